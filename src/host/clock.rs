@@ -1,0 +1,20 @@
+//! Reads both clocks.
+
+use crate::time::Moment;
+use anyhow::Context as _;
+use jiff::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
+
+/// The present moment.
+///
+/// # Errors
+/// When the kernel's boot id cannot be read, which means that `/proc` is not mounted.
+pub fn now() -> anyhow::Result<Moment> {
+    let path = "/proc/sys/kernel/random/boot_id";
+    let boot = std::fs::read_to_string(path).with_context(|| format!("reading {path}"))?;
+    let up = clock_gettime(ClockId::Boottime);
+    let up_ms =
+        u64::try_from(up.tv_sec.saturating_mul(1_000).saturating_add(up.tv_nsec / 1_000_000))
+            .unwrap_or(0);
+    Ok(Moment { at: Timestamp::now(), boot: boot.trim().to_owned(), up_ms })
+}

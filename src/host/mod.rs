@@ -1,0 +1,7 @@
+//! The imperative shell: the only place that reads clocks, files, processes and sockets.
+//!
+//! **Invariant:** nothing here decides; it is told what to look at and what to change, and reports
+//! what it saw and what came true.
+#![expect(clippy::disallowed_methods, reason = "this is the imperative shell")]
+
+pub mod clock;

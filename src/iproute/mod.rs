@@ -1,0 +1,1 @@
+//! The output of `ip -json` as typed values.

@@ -1,0 +1,2 @@
+//! The command `egressctl`.
+fn main() {}
