@@ -14,9 +14,10 @@
 mod lab;
 
 use lab::client::Response;
-use lab::{Lab, names, provider, space};
+use lab::{Lab, gateway, names, provider, space};
 use std::io::ErrorKind;
 use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -204,6 +205,33 @@ fn a_reboot_and_a_stranger_leave_the_bare_gateway() {
 }
 
 #[test]
+fn programs_run_in_the_gateway_with_fakes_before_the_real_ones() {
+    let lab = Lab::builder().clients(1).endpoints(1).start();
+    let gw = lab.gw();
+    let fakes = lab.folder().join("fakes");
+    std::fs::create_dir_all(&fakes).unwrap();
+    std::fs::write(fakes.join("wg"), "#!/bin/sh\necho \"fake $*\"; env >&2; exit 7\n").unwrap();
+    std::fs::set_permissions(fakes.join("wg"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = gw.command("wg");
+    command.arg("show").env("PATH", gateway::path_with(&fakes));
+    let outcome = gw.finish(command);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(7), "fake show\n"));
+    assert_eq!(outcome.stderr.lines().filter(|line| !line.starts_with("PWD=")).count(), 1);
+    assert_eq!(gw.devices().into_iter().collect::<Vec<_>>(), ["eth0", "eth1", "lo"]);
+    let policy = gw.policy("home", &lab.pool_policy());
+    assert!(policy.starts_with(gw.policy_dir()) && policy.exists());
+    assert_eq!(gw.state("home"), None);
+    assert!(gw.egressctl(&["--help"]).code.is_some(), "the built program starts in the gateway");
+    let mut signalled = gw.command("sleep").arg("60").spawn().unwrap();
+    assert!(space::wait_until(Duration::from_secs(2), || gw
+        .space()
+        .pids()
+        .contains(&signalled.id())));
+    signalled.kill().unwrap();
+    assert_eq!(signalled.wait().unwrap().code(), None, "a child is the program itself");
+}
+
+#[test]
 fn two_labs_stand_side_by_side_and_leave_nothing_behind() {
     let begun = Instant::now();
     let (one, two) = (Lab::start(), Lab::builder().clients(1).endpoints(1).start());
@@ -227,9 +255,7 @@ fn two_labs_stand_side_by_side_and_leave_nothing_behind() {
     assert!(!names::spaces().iter().any(|name| name.starts_with(&format!("{prefix}-"))));
     assert!(!std::fs::read_to_string("/proc/self/mountinfo").unwrap().contains(&prefix));
     for pid in pids {
-        // A zombie is a process that has ended; only its parent can take it away.
-        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        assert!(state.is_empty() || state.contains(") Z "), "{pid} lives on: {state}");
+        assert!(space::has_ended(pid), "{pid} lives on");
     }
     assert_eq!(two.client(1).endpoint(), Some(1), "the other lab goes on");
 }
@@ -254,10 +280,17 @@ fn what_a_killed_run_left_is_removed_by_the_next() {
     let dead = child.id();
     assert!(child.wait().unwrap().success());
     let name = format!("{}{dead}x0-gw", names::FAMILY);
+    // Other labs of this process would sweep it away before its process is in it.
+    let lock = std::fs::File::open("/run").unwrap();
+    lock.lock().unwrap();
     let add = ["netns", "add", &name];
     let _none = space::run(std::process::Command::new("ip").args(add), "");
     let stay = ["netns", "exec", &name, "sleep", "600"];
     let mut left = std::process::Command::new("ip").args(stay).spawn().unwrap();
+    let entered =
+        || space::Space::new(&format!("{}{dead}x0", names::FAMILY), "gw").pids() == [left.id()];
+    assert!(space::wait_until(Duration::from_secs(5), entered));
+    lock.unlock().unwrap();
     let lab = Lab::builder().clients(0).endpoints(0).start();
     assert!(!names::spaces().contains(&name));
     assert!(!left.wait().unwrap().success(), "its process was ended");

@@ -169,10 +169,12 @@ impl Gateway {
 
     /// Everything that a reboot forgets is forgotten: daemons, devices, rules, routes, nft, conntrack, `/run`.
     pub fn reboot(&self) {
-        for pid in self.daemons() {
-            space::signal(pid, Signal::KILL);
+        let daemons = self.daemons();
+        for pid in &daemons {
+            space::signal(*pid, Signal::KILL);
         }
-        let gone = wait_until(Duration::from_secs(3), || self.daemons().is_empty());
+        let ended = || daemons.iter().all(|pid| space::has_ended(*pid));
+        let gone = wait_until(Duration::from_secs(5), ended);
         assert!(gone, "the gateway's daemons do not end");
         self.flush_nft();
         self.delete_rules();
@@ -224,6 +226,11 @@ impl Gateway {
         let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
         output.status.success().then(|| super::client::parse(&output.stdout)).flatten()
     }
+}
+
+/// A value of PATH that finds the programs in a folder before the real ones.
+pub fn path_with(folder: &Path) -> String {
+    format!("{}:{}", folder.display(), space::PATH)
 }
 
 fn text(path: &Path) -> String {

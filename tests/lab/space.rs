@@ -5,6 +5,7 @@
 use super::names;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
@@ -140,6 +141,14 @@ fn lives(pid: u32) -> bool {
         .is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
+/// Whether a process has ended; a zombie has, only its parent can take it away.
+///
+/// One that is about to end has no namespaces any more while the kernel still takes its devices away.
+pub fn has_ended(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .map_or(true, |stat| stat.rsplit(") ").next().is_none_or(|rest| rest.starts_with('Z')))
+}
+
 /// One line of `ip` for each namespace.
 fn each(what: &str, spaces: &[Space]) -> String {
     spaces.iter().fold(String::new(), |lines, space| lines + what + " " + &space.name + "\n")
@@ -148,12 +157,14 @@ fn each(what: &str, spaces: &[Space]) -> String {
 /// Ends every process in the namespaces, then removes these.
 fn remove(spaces: &[Space]) {
     // A process may fork while it is looked for, hence the look again until nobody is found.
-    let emptied = wait_until(Duration::from_secs(3), || {
+    let mut ending = BTreeSet::new();
+    let emptied = wait_until(Duration::from_secs(5), || {
         let pids: Vec<u32> = spaces.iter().flat_map(Space::pids).collect();
         for pid in &pids {
             signal(*pid, Signal::KILL);
         }
-        pids.is_empty()
+        ending.extend(&pids);
+        pids.is_empty() && ending.iter().all(|pid| has_ended(*pid))
     });
     let lines = each("netns del", spaces);
     let done = Command::new("ip")
