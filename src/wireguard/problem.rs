@@ -137,15 +137,20 @@ pub(super) fn shown(piece: &str) -> String {
     /// No port, prefix, key name or placeholder word has so many characters of base64 in a row; a
     /// truncated key that is still worth something has.
     const KEY_LIKE: usize = 20;
-    let key_like = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=');
+    /// Base64 for URLs also has - and _, as host names do, which are seldom as long as a key.
+    const URL_KEY_LIKE: usize = 40;
+    let of_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=' | '-' | '_');
+    let key_like = |run: &str| {
+        run.len() >= URL_KEY_LIKE || run.split(['-', '_']).any(|part| part.len() >= KEY_LIKE)
+    };
     let mut masked = String::new();
     let mut run = String::new();
     for c in piece.chars().map(Some).chain([None]) {
-        if let Some(c) = c.filter(|c| key_like(*c)) {
+        if let Some(c) = c.filter(|c| of_key(*c)) {
             run.push(c);
             continue;
         }
-        masked.push_str(if run.len() >= KEY_LIKE { "(hidden)" } else { &run });
+        masked.push_str(if key_like(&run) { "(hidden)" } else { &run });
         run.clear();
         masked.extend(c);
     }
@@ -180,5 +185,7 @@ mod tests {
             assert!(!shown.contains("uvIA"), "{shown}");
             assert!(shown.contains("(hid"), "{shown}");
         }
+        assert_eq!(shown(&"uvIAvhV7-".repeat(5)), "\"(hidden)\"");
+        assert_eq!(shown("us-new-york-premium-01.example"), "\"us-new-york-premium-01.example\"");
     }
 }

@@ -66,3 +66,14 @@ fn what_is_no_listing_is_an_error_and_a_link_survives_the_journal() {
     let json = serde_json::to_string(&links()).unwrap();
     assert_eq!(serde_json::from_str::<Vec<Link>>(&json).unwrap(), links());
 }
+
+#[test]
+fn an_address_from_dhcp_or_a_failed_one_is_known() {
+    let listing = serde_json::json!([{"ifindex": 2, "ifname": "x", "mtu": 9, "addr_info": [
+        {"family": "inet", "local": "10.0.0.2", "prefixlen": 24, "scope": "0", "dynamic": true},
+        {"family": "inet6", "local": "fd00::2", "prefixlen": 64, "scope": "0", "dadfailed": true},
+    ]}]);
+    let addresses = &parse_links(&listing).unwrap()[0].addresses;
+    let seen: Vec<_> = addresses.iter().map(|a| (a.dynamic, a.unusable)).collect();
+    assert_eq!(seen, [(true, false), (false, true)]);
+}

@@ -98,3 +98,10 @@ fn a_dump_in_memory_shows_no_secret_when_it_is_printed() {
     assert!(!shown.contains("MDAw"));
     assert!(shown.contains("uvIA"));
 }
+
+#[test]
+fn zeros_are_no_key() {
+    let zeros = ALL.replace("vpn3\t(none)", &format!("vpn3\t{}=", "A".repeat(43)));
+    assert_ne!(zeros, ALL);
+    assert_eq!(parse_all_dump(&zeros), parse_all_dump(ALL));
+}
