@@ -1,6 +1,6 @@
 //! A tunnel as its configuration file describes it.
 //!
-//! **Invariant:** a value made by [`super::parse`] has one peer with a key, an endpoint and at least one
+//! **Invariant:** a value made by [`super::parse()`] has one peer with a key, an endpoint and at least one
 //! allowed prefix, and at least one address; prefixes in `allowed_ips` have no host bits.
 
 use super::key::{PresharedKey, PublicKey, SecretKey};

@@ -49,7 +49,7 @@ pub fn setconf(
     Rendered(text.0)
 }
 
-/// A wg-quick file that [`super::parse`] reads back as the same value.
+/// A wg-quick file that [`super::parse()`] reads back as the same value.
 #[must_use]
 pub fn wg_quick(config: &TunnelConfig) -> Rendered {
     let mut text = Text::default();
