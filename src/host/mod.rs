@@ -5,3 +5,5 @@
 #![expect(clippy::disallowed_methods, reason = "this is the imperative shell")]
 
 pub mod clock;
+pub mod exec;
+pub mod files;
