@@ -7,3 +7,4 @@
 pub mod clock;
 pub mod exec;
 pub mod files;
+pub mod store;
