@@ -5,4 +5,5 @@ pub mod host;
 pub mod iproute;
 pub mod names;
 pub mod time;
+pub mod url;
 pub mod wireguard;

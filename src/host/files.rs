@@ -80,8 +80,12 @@ pub fn read_bounded(path: &Path, max: usize) -> io::Result<Vec<u8>> {
 /// When the file cannot be read or written.
 pub fn append_line_bounded(path: &Path, line: &str, keep: usize) -> anyhow::Result<()> {
     let before = read_tail(path).with_context(|| format!("reading {}", path.display()))?;
-    let line: String =
-        line.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }).chain(['\n']).collect();
+    let line: String = line
+        .trim_end()
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .chain(['\n'])
+        .collect();
     let torn = before.last().is_some_and(|&last| last != b'\n');
     let lines = before.split(|&b| b == b'\n').filter(|l| !l.is_empty()).count();
     if lines < keep {

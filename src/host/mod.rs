@@ -7,4 +7,6 @@
 pub mod clock;
 pub mod exec;
 pub mod files;
+pub mod http;
+pub mod resolve;
 pub mod store;
