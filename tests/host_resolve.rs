@@ -33,6 +33,6 @@ fn literals_need_no_time_at_all() {
 #[test]
 fn more_names_than_threads_are_all_answered() {
     let names: Vec<String> = (0..100).map(|n| format!("127.0.0.{n}.localhost")).collect();
-    let answers = resolve(&names, Duration::from_secs(5));
+    let answers = resolve(&names, Duration::from_millis(500));
     assert_eq!(answers.len(), 100);
 }

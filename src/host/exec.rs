@@ -5,13 +5,12 @@
 
 mod child;
 
-use child::{Chunk, LONGEST, gather, kill_group, prepared, read_aside};
+use child::{LONGEST, Pipes, gather, kill_group, prepared};
 use std::fmt;
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 /// How long we wait for what must be over at once: pipes that a grandchild still holds after the
@@ -166,7 +165,6 @@ pub fn run(call: &Call) -> Result<Output, CommandError> {
 pub fn run_unchecked(call: &Call) -> Result<Output, CommandError> {
     let end = Instant::now().checked_add(call.deadline);
     let io = |error| CommandError::Io { argv: call.argv(), error };
-    let (sender, receiver) = sync_channel(16);
     let mut command = prepared(&call.program, &call.args)?;
     command = match &call.stdin {
         Some(bytes) => command.stdin_bytes(bytes.clone()),
@@ -175,10 +173,8 @@ pub fn run_unchecked(call: &Call) -> Result<Output, CommandError> {
     let (from_stdout, to_stdout) = io::pipe().map_err(io)?;
     let (from_stderr, to_stderr) = io::pipe().map_err(io)?;
     let handle = command.stdout_file(to_stdout).stderr_file(to_stderr).start().map_err(io)?;
-    read_aside(from_stdout, sender.clone(), Chunk::Stdout).map_err(io)?;
-    read_aside(from_stderr, sender, Chunk::Stderr).map_err(io)?;
     let timed_out = || CommandError::TimedOut { argv: call.argv(), after: call.deadline };
-    match gather(&handle, &receiver, end) {
+    match gather(&handle, Pipes::new(from_stdout, from_stderr), end) {
         Ok(Some((status, gathered))) => Ok(Output {
             stdout: gathered.stdout,
             stderr: one_line(&gathered.stderr),

@@ -3,12 +3,12 @@
 //! **Invariant:** nothing here waits for a pipe without also watching the clock.
 
 use super::{CommandError, GRACE, MAX_OUTPUT};
-use std::io::{self, Read as _};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, PipeReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 /// A wait that no clock can overflow on: a day.
@@ -22,14 +22,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Where programs are looked for when the environment says nothing.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
-/// A piece of what a child said.
-pub(super) enum Chunk {
-    /// Of its standard output.
-    Stdout(Vec<u8>),
-    /// Of its standard error.
-    Stderr(Vec<u8>),
-}
 
 /// All that a child said.
 #[derive(Default)]
@@ -77,28 +69,62 @@ fn look_up(program: &str, mut folders: impl Iterator<Item = PathBuf>) -> Option<
     }
 }
 
-/// Reads a pipe in a thread of its own, which ends with the pipe or with the receiver.
-pub(super) fn read_aside(
-    mut pipe: io::PipeReader,
-    sender: SyncSender<Chunk>,
-    wrap: fn(Vec<u8>) -> Chunk,
-) -> io::Result<()> {
-    let read = move || {
-        let mut buffer = vec![0; 32 * 1024];
-        while let Ok(length) = pipe.read(&mut buffer) {
-            let Some(bytes) = buffer.get(..length).filter(|bytes| !bytes.is_empty()) else { break };
-            if sender.send(wrap(bytes.to_vec())).is_err() {
-                break;
-            }
+/// Where a child speaks: our ends of its standard output and standard error.
+pub(super) struct Pipes {
+    stdout: Option<PipeReader>,
+    stderr: Option<PipeReader>,
+}
+
+impl Pipes {
+    /// Our ends of two pipes.
+    pub(super) fn new(stdout: PipeReader, stderr: PipeReader) -> Self {
+        Self { stdout: Some(stdout), stderr: Some(stderr) }
+    }
+
+    /// Waits at most `wait` for the child to say something, and takes what it said. Done without
+    /// threads, which cost more than the rest of starting a process.
+    fn take(&mut self, gathered: &mut Gathered, wait: Duration) -> io::Result<()> {
+        let wait = Timespec::try_from(wait).map_err(io::Error::other)?;
+        let mut watched = Vec::with_capacity(2);
+        watched.extend(self.stdout.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        watched.extend(self.stderr.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        match poll(&mut watched, Some(&wait)) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(()),
+            Err(why) => return Err(why.into()),
         }
+        let mut ready = watched.iter().map(|pipe| !pipe.revents().is_empty()).collect::<Vec<_>>();
+        let is_stderr_ready = self.stderr.is_some() && ready.pop().unwrap_or(false);
+        let is_stdout_ready = self.stdout.is_some() && ready.pop().unwrap_or(false);
+        if is_stdout_ready {
+            read_once(&mut self.stdout, &mut gathered.stdout, usize::MAX)?;
+        }
+        if is_stderr_ready {
+            read_once(&mut self.stderr, &mut gathered.stderr, MAX_STDERR)?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes what is there, keeps as much of it as there is room for, and lets an ended pipe go.
+fn read_once(pipe: &mut Option<PipeReader>, kept: &mut Vec<u8>, most: usize) -> io::Result<()> {
+    let mut buffer = [0; 16 * 1024];
+    let length = match pipe.as_mut().map_or(Ok(0), |pipe| pipe.read(&mut buffer)) {
+        Err(why) if why.kind() == io::ErrorKind::Interrupted => return Ok(()),
+        other => other?,
     };
-    std::thread::Builder::new().name("pipe".to_owned()).spawn(read).map(drop)
+    if length == 0 {
+        *pipe = None;
+    }
+    let room = most.saturating_sub(kept.len());
+    kept.extend(buffer.iter().take(length.min(room)));
+    Ok(())
 }
 
 /// Waits for the child and takes what it says; `None` when `end` came first.
 pub(super) fn gather(
     handle: &duct::Handle,
-    receiver: &Receiver<Chunk>,
+    mut pipes: Pipes,
     end: Option<Instant>,
 ) -> io::Result<Option<(ExitStatus, Gathered)>> {
     let mut gathered = Gathered::default();
@@ -106,7 +132,11 @@ pub(super) fn gather(
     let mut looked = Instant::now();
     loop {
         let now = Instant::now();
-        let left = end.map_or(LONGEST, |end| end.saturating_duration_since(now));
+        let left = end.map_or(LONGEST, |end| end.saturating_duration_since(now)).min(LONGEST);
+        if pipes.stdout.is_none() && pipes.stderr.is_none() {
+            let output = handle.wait_timeout(left)?;
+            return Ok(output.map(|output| (output.status, gathered)));
+        }
         if ended.is_none() && now.saturating_duration_since(looked) >= LOOK_AGAIN {
             looked = now;
             ended = handle.try_wait()?.map(|output| (output.status, now));
@@ -119,18 +149,7 @@ pub(super) fn gather(
         if left.is_zero() {
             return Ok(None);
         }
-        match receiver.recv_timeout(left.min(LOOK_AGAIN)) {
-            Ok(Chunk::Stdout(bytes)) => gathered.stdout.extend_from_slice(&bytes),
-            Ok(Chunk::Stderr(bytes)) => {
-                let room = MAX_STDERR.saturating_sub(gathered.stderr.len());
-                gathered.stderr.extend(bytes.iter().take(room));
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                let output = handle.wait_timeout(left)?;
-                return Ok(output.map(|output| (output.status, gathered)));
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-        }
+        pipes.take(&mut gathered, left.min(LOOK_AGAIN))?;
         if gathered.stdout.len() > MAX_OUTPUT {
             return Err(io::Error::other(format!("it wrote more than {MAX_OUTPUT} bytes")));
         }
