@@ -1,7 +1,7 @@
 //! Servers that behave, hang, drip, lie and break off.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "test code")]
 
-use egressctl::host::http::{Answer, Ask, AskFailure, Parcel, Verb, Via, get, send};
+use egressctl::host::http::{Answer, Ask, AskFailure, Parcel, Proxy, Speaks, Verb, Via, get, send};
 use egressctl::names::{Interface, Mark};
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -256,4 +256,74 @@ fn a_parcel_reaches_the_server_and_its_secrets_no_log() {
     let bad = [("Authorization", "sekret\r\nX: y")];
     let failed = send(&ask, &Parcel { headers: &bad, ..parcel }).unwrap_err();
     assert!(!failed.to_string().contains("sekret"), "{failed}");
+}
+
+fn ask_through(speaks: Speaks, port: u16) -> Result<Answer, AskFailure> {
+    let proxy = Proxy { speaks, at: SocketAddr::new(HERE, port) };
+    let timeout = Duration::from_secs(1);
+    let url = "http://probe.example/generate_204";
+    get(&Ask { url, via: Via::Proxy(proxy), timeout, max_body: 100, addresses: &[] })
+}
+
+#[test]
+fn a_proxy_is_told_the_name_and_then_stands_aside() {
+    let http = serve(|mut stream, head| {
+        assert!(head.starts_with("CONNECT probe.example:80 HTTP/1.1\r\n"), "{head}");
+        stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").unwrap();
+        let mut start = [0; 25];
+        stream.read_exact(&mut start).unwrap();
+        assert_eq!(&start, b"GET /generate_204 HTTP/1.");
+        stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+        thread::sleep(Duration::from_millis(300));
+    });
+    assert_eq!(ask_through(Speaks::Http, http).unwrap().status, 204);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socks = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut hello = [0; 3];
+        stream.read_exact(&mut hello).unwrap();
+        stream.write_all(&[5, 0]).unwrap();
+        let mut asked = [0; 20];
+        stream.read_exact(&mut asked).unwrap();
+        assert_eq!(&asked, b"\x05\x01\x00\x03\x0dprobe.example\x00\x50");
+        stream.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).unwrap();
+        stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+        thread::sleep(Duration::from_millis(300));
+    });
+    assert_eq!(ask_through(Speaks::Socks5, socks).unwrap().status, 204);
+}
+
+#[test]
+fn a_missing_proxy_is_not_a_dead_target() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    assert!(matches!(ask_through(Speaks::Http, free), Err(AskFailure::NoProxy(_))));
+    let locked = says("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n");
+    assert!(matches!(ask_through(Speaks::Http, locked), Err(AskFailure::NoProxy(_))));
+    let dead = says("HTTP/1.1 502 Bad Gateway\r\n\r\n");
+    assert!(matches!(ask_through(Speaks::Http, dead), Err(AskFailure::Unreachable(_))));
+    let hangs = serve(|stream, _| {
+        thread::sleep(Duration::from_secs(3));
+        drop(stream);
+    });
+    assert_eq!(ask_through(Speaks::Http, hangs), Err(AskFailure::Timeout));
+}
+
+#[test]
+fn a_socket_in_the_file_system_is_asked_as_a_server_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("core.sock");
+    let timeout = Duration::from_secs(1);
+    let url = "http://localhost/version";
+    let ask = Ask { url, via: Via::Unix(&path), timeout, max_body: 100, addresses: &[] };
+    assert!(matches!(get(&ask), Err(AskFailure::Unreachable(_))));
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut start = [0; 12];
+        stream.read_exact(&mut start).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").unwrap();
+        thread::sleep(Duration::from_millis(300));
+    });
+    assert_eq!(get(&ask).unwrap().body, b"{}");
 }

@@ -5,6 +5,7 @@
 //! resolves no name.
 
 mod failure;
+mod proxy;
 mod wire;
 
 use crate::names::{Interface, Mark};
@@ -12,14 +13,16 @@ use crate::url::Target;
 use failure::failure_of;
 use std::fmt;
 use std::io::Read as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use ureq::http::{HeaderMap, Request, Response, header};
 use ureq::unversioned::transport::{Connector as _, RustlsConnector};
 use ureq::{Agent, Body};
-use wire::{Bound, Given};
+use wire::{Bound, Given, Way};
 
 pub use failure::AskFailure;
+pub use proxy::{Proxy, Speaks};
 
 /// The way out.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +33,10 @@ pub enum Via<'a> {
     Device(&'a Interface),
     /// Through this device only, with a firewall mark that exempts the packets from our own rules.
     DeviceMark(&'a Interface, Mark),
+    /// To a socket in the file system; the host of the URL is only named.
+    Unix(&'a Path),
+    /// Through a proxy on this machine, which resolves the host.
+    Proxy(Proxy),
 }
 
 /// What to ask, and how far to go for an answer.
@@ -44,7 +51,7 @@ pub struct Ask<'a> {
     /// How many bytes of the body are read.
     pub max_body: usize,
     /// The host's addresses, of which those of IPv4 are tried first and at most 16 at all. May be
-    /// empty when the URL holds an address itself.
+    /// empty when the URL holds an address itself, and for a proxy or a Unix socket.
     pub addresses: &'a [IpAddr],
 }
 
@@ -145,10 +152,13 @@ pub fn send(ask: &Ask<'_>, parcel: &Parcel<'_>) -> Result<Answer, AskFailure> {
 
 /// The addresses to try, IPv4 first: a tunnel more often lacks the other family.
 fn addresses_for(ask: &Ask<'_>, target: &Target) -> Result<Vec<SocketAddr>, AskFailure> {
-    let literal = target.address();
-    let mut addresses: Vec<IpAddr> = match literal {
-        Some(address) => vec![address],
-        None => ask.addresses.to_vec(),
+    let mut addresses: Vec<IpAddr> = match ask.via {
+        Via::Main | Via::Device(_) | Via::DeviceMark(..) => match target.address() {
+            Some(address) => vec![address],
+            None => ask.addresses.to_vec(),
+        },
+        // ureq insists on an address; these two ways look at none.
+        Via::Unix(_) | Via::Proxy(_) => vec![Ipv4Addr::UNSPECIFIED.into()],
     };
     if addresses.is_empty() {
         return Err(AskFailure::Unreachable(format!("no address of {} is known", target.host())));
@@ -169,12 +179,15 @@ fn agent_for(ask: &Ask<'_>, target: &Target, addresses: Vec<SocketAddr>, begun: 
         .max_response_header_size(64 * 1024)
         .user_agent(concat!("egressctl/", env!("CARGO_PKG_VERSION")))
         .build();
-    let (device, mark) = match ask.via {
-        Via::Main => (None, None),
-        Via::Device(device) => (Some(device.as_str().to_owned()), None),
-        Via::DeviceMark(device, mark) => (Some(device.as_str().to_owned()), Some(mark)),
+    let named = |device: &Interface| Some(device.as_str().to_owned());
+    let way = match ask.via {
+        Via::Main => Way::Tcp { device: None, mark: None },
+        Via::Device(device) => Way::Tcp { device: named(device), mark: None },
+        Via::DeviceMark(device, mark) => Way::Tcp { device: named(device), mark: Some(mark) },
+        Via::Unix(path) => Way::Unix(path.to_path_buf()),
+        Via::Proxy(proxy) => Way::Proxy(proxy, target.host().to_owned(), target.port()),
     };
-    let bound = Bound { device, mark, end: begun.checked_add(ask.timeout) };
+    let bound = Bound { way, end: begun.checked_add(ask.timeout) };
     let given = Given(addresses);
     if target.is_https() {
         Agent::with_parts(config, bound.chain(RustlsConnector::default()), given)

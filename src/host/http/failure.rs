@@ -5,7 +5,6 @@
 use crate::url::Target;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +21,8 @@ pub enum AskFailure {
     Tls(String),
     /// The socket could not be tied to the device or the mark: it is gone, or we are not root.
     NotBindable(String),
+    /// The proxy is not there or refuses us, which says nothing about the target.
+    NoProxy(String),
     /// The server broke off or does not speak HTTP.
     Protocol(String),
 }
@@ -35,6 +36,7 @@ impl fmt::Display for AskFailure {
             Self::Unreachable(what) => write!(f, "unreachable: {what}"),
             Self::Tls(why) => write!(f, "tls: {why}"),
             Self::NotBindable(why) => write!(f, "not bindable: {why}"),
+            Self::NoProxy(why) => write!(f, "no proxy: {why}"),
             Self::Protocol(why) => write!(f, "protocol: {why}"),
         }
     }
@@ -71,12 +73,12 @@ pub(super) fn failure_of(error: ureq::Error, target: &Target) -> AskFailure {
 
 /// Sorts what the kernel says about a connection that did not come about.
 #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that grows")]
-pub(super) fn unconnected(address: SocketAddr, why: &io::Error) -> AskFailure {
+pub(super) fn unconnected(place: impl fmt::Display, why: &io::Error) -> AskFailure {
     match why.kind() {
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => AskFailure::Timeout,
-        io::ErrorKind::ConnectionRefused => AskFailure::Refused(address.to_string()),
+        io::ErrorKind::ConnectionRefused => AskFailure::Refused(place.to_string()),
         // Among the rest are a missing route, a prohibiting or blackholing one, a filter, and a
         // kernel without this family: no way there.
-        _ => AskFailure::Unreachable(format!("{address}: {why}")),
+        _ => AskFailure::Unreachable(format!("{place}: {why}")),
     }
 }

@@ -4,10 +4,12 @@
 //! that sends a byte now and then gains no time.
 
 use super::failure::{AskFailure, unconnected};
+use super::proxy::{Proxy, open_through};
 use crate::names::Mark;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use ureq::config::Config;
 use ureq::http::Uri;
@@ -39,15 +41,29 @@ impl Resolver for Given {
     }
 }
 
-/// Connects through one device.
+/// Connects the one way that was asked for.
 #[derive(Debug)]
 pub(super) struct Bound {
-    /// The device, any when `None`.
-    pub(super) device: Option<String>,
-    /// The firewall mark of the packets.
-    pub(super) mark: Option<Mark>,
+    /// The way out.
+    pub(super) way: Way,
     /// When the whole ask is over; never when `None`.
     pub(super) end: Option<Instant>,
+}
+
+/// A way out that holds its own words, as ureq wants it.
+#[derive(Debug)]
+pub(super) enum Way {
+    /// By TCP to the target's addresses.
+    Tcp {
+        /// Through this device only.
+        device: Option<String>,
+        /// With this firewall mark.
+        mark: Option<Mark>,
+    },
+    /// To a socket in the file system.
+    Unix(PathBuf),
+    /// Through a proxy, which is told the target's host and port.
+    Proxy(Proxy, String, u16),
 }
 
 impl Connector for Bound {
@@ -58,55 +74,87 @@ impl Connector for Bound {
         details: &ConnectionDetails,
         _chained: Option<()>,
     ) -> Result<Option<Wire>, Error> {
-        let mut last = AskFailure::Timeout;
-        let count = details.addrs.len();
-        for (done, address) in details.addrs.iter().enumerate() {
-            let left = left(self.end)?;
-            // What is left is shared evenly, so a first address that swallows packets leaves the
-            // others their time.
-            let others = u32::try_from(count.saturating_sub(done)).unwrap_or(1).max(1);
-            match self.reach(*address, left / others) {
-                Ok(stream) => {
-                    let config = details.config;
-                    let buffers =
-                        LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
-                    return Ok(Some(Wire { stream, buffers, end: self.end }));
-                }
-                Err(failure) => last = failure,
-            }
-            if matches!(last, AskFailure::NotBindable(_)) {
-                // Without the device no address can be reached as it should be.
-                break;
-            }
-        }
-        Err(Error::Other(Box::new(last)))
+        let reached = match &self.way {
+            Way::Tcp { device, mark } => self.reach_any(&details.addrs, device.as_deref(), *mark),
+            Way::Unix(path) => self.reach_socket(path),
+            Way::Proxy(proxy, host, port) => self.reach_proxy(*proxy, host, *port),
+        };
+        let socket = reached.map_err(|failure| Error::Other(Box::new(failure)))?;
+        let config = details.config;
+        let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
+        Ok(Some(Wire { socket, buffers, end: self.end }))
     }
 }
 
 impl Bound {
-    fn reach(&self, address: SocketAddr, wait: Duration) -> Result<TcpStream, AskFailure> {
-        let unconnected = |why: io::Error| unconnected(address, &why);
-        let unbindable =
-            |what: String, why: io::Error| AskFailure::NotBindable(format!("{what}: {why}"));
-        let domain = Domain::for_address(address);
-        let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP)).map_err(unconnected)?;
-        if let Some(device) = &self.device {
-            socket
-                .bind_device(Some(device.as_bytes()))
-                .map_err(|why| unbindable(format!("device {device}"), why))?;
+    fn reach_any(
+        &self,
+        addresses: &[SocketAddr],
+        device: Option<&str>,
+        mark: Option<Mark>,
+    ) -> Result<Socket, AskFailure> {
+        let mut last = AskFailure::Timeout;
+        for (done, address) in addresses.iter().enumerate() {
+            let left = left(self.end).map_err(|_| AskFailure::Timeout)?;
+            // What is left is shared evenly, so a first address that swallows packets leaves the
+            // others their time.
+            let others = u32::try_from(addresses.len().saturating_sub(done)).unwrap_or(1).max(1);
+            match reach(*address, device, mark, left / others) {
+                Ok(socket) => return Ok(socket),
+                // Without the device no address can be reached as it should be.
+                Err(failure @ AskFailure::NotBindable(_)) => return Err(failure),
+                Err(failure) => last = failure,
+            }
         }
-        if let Some(mark) = self.mark {
-            socket.set_mark(mark.0).map_err(|why| unbindable(format!("mark {mark}"), why))?;
-        }
-        let wait = wait.max(Duration::from_millis(1));
-        socket.connect_timeout(&SockAddr::from(address), wait).map_err(unconnected)?;
-        socket.set_tcp_nodelay(true).map_err(unconnected)?;
-        Ok(socket.into())
+        Err(last)
+    }
+
+    fn reach_socket(&self, path: &Path) -> Result<Socket, AskFailure> {
+        let lost = |why: io::Error| AskFailure::Unreachable(format!("{}: {why}", path.display()));
+        let left = left(self.end).map_err(|_| AskFailure::Timeout)?;
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(lost)?;
+        let address = SockAddr::unix(path).map_err(lost)?;
+        socket.connect_timeout(&address, left).map_err(|why| unconnected(path.display(), &why))?;
+        Ok(socket)
+    }
+
+    fn reach_proxy(&self, proxy: Proxy, host: &str, port: u16) -> Result<Socket, AskFailure> {
+        let left = left(self.end).map_err(|_| AskFailure::Timeout)?;
+        let reached = reach(proxy.at, None, None, left);
+        let mut socket = reached.map_err(|failure| AskFailure::NoProxy(failure.to_string()))?;
+        open_through(&mut socket, proxy.speaks, host, port, self.end)?;
+        Ok(socket)
     }
 }
 
+/// Connects to one address.
+fn reach(
+    address: SocketAddr,
+    device: Option<&str>,
+    mark: Option<Mark>,
+    wait: Duration,
+) -> Result<Socket, AskFailure> {
+    let unconnected = |why: io::Error| unconnected(address, &why);
+    let unbindable =
+        |what: String, why: io::Error| AskFailure::NotBindable(format!("{what}: {why}"));
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP)).map_err(unconnected)?;
+    if let Some(device) = device {
+        socket
+            .bind_device(Some(device.as_bytes()))
+            .map_err(|why| unbindable(format!("device {device}"), why))?;
+    }
+    if let Some(mark) = mark {
+        socket.set_mark(mark.0).map_err(|why| unbindable(format!("mark {mark}"), why))?;
+    }
+    let wait = wait.max(Duration::from_millis(1));
+    socket.connect_timeout(&SockAddr::from(address), wait).map_err(unconnected)?;
+    socket.set_tcp_nodelay(true).map_err(unconnected)?;
+    Ok(socket)
+}
+
 /// What is left until `end`, or that it is over.
-fn left(end: Option<Instant>) -> Result<Duration, Error> {
+pub(super) fn left(end: Option<Instant>) -> Result<Duration, Error> {
     let left =
         end.map_or(Duration::from_secs(3_600), |end| end.saturating_duration_since(Instant::now()));
     if left.is_zero() { Err(Error::Timeout(Timeout::Global)) } else { Ok(left) }
@@ -115,7 +163,7 @@ fn left(end: Option<Instant>) -> Result<Duration, Error> {
 /// A connected socket.
 #[derive(Debug)]
 pub(super) struct Wire {
-    stream: TcpStream,
+    socket: Socket,
     buffers: LazyBuffers,
     end: Option<Instant>,
 }
@@ -128,8 +176,8 @@ impl Transport for Wire {
     fn transmit_output(&mut self, amount: usize, _timeout: NextTimeout) -> Result<(), Error> {
         let mut rest = self.buffers.output().get(..amount).unwrap_or_default();
         while !rest.is_empty() {
-            self.stream.set_write_timeout(Some(left(self.end)?))?;
-            match self.stream.write(rest) {
+            self.socket.set_write_timeout(Some(left(self.end)?))?;
+            match self.socket.write(rest) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
                 Ok(written) => rest = rest.get(written..).unwrap_or_default(),
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
@@ -141,8 +189,8 @@ impl Transport for Wire {
 
     fn await_input(&mut self, _timeout: NextTimeout) -> Result<bool, Error> {
         loop {
-            self.stream.set_read_timeout(Some(left(self.end)?))?;
-            match self.stream.read(self.buffers.input_append_buf()) {
+            self.socket.set_read_timeout(Some(left(self.end)?))?;
+            match self.socket.read(self.buffers.input_append_buf()) {
                 Ok(amount) => {
                     self.buffers.input_appended(amount);
                     return Ok(amount > 0);
