@@ -3,7 +3,13 @@
 
 pub mod host;
 pub mod iproute;
+pub mod kernel;
+pub mod machine;
 pub mod names;
+pub mod observation;
+pub mod plan;
+pub mod policy;
+pub mod pool;
 pub mod time;
 pub mod url;
 pub mod wireguard;

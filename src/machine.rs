@@ -1,0 +1,150 @@
+//! The contract of every kind of policy: values in, one decision out.
+//!
+//! **Invariant:** a machine has no effect and no clock; what it wants to know it asks for, and what
+//! it wants changed it says.
+
+use crate::kernel::World;
+use crate::kernel::diff::Means;
+use crate::names::{Mark, PolicyName};
+use crate::observation::{KernelScope, Observation, Question};
+use crate::plan::Check;
+use crate::time::Moment;
+use ipnet::IpNet;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A kind of policy: a name for three functions.
+pub trait Machine {
+    /// What the operator wants.
+    type Policy;
+    /// What is remembered.
+    type State: Clone + PartialEq + Serialize + DeserializeOwned;
+
+    /// The state's name and since when, as reports say it.
+    fn stands(state: &Self::State) -> (&'static str, &Moment);
+
+    /// Looks at what was seen so far and either asks for more or decides.
+    ///
+    /// With `may_ask` false there is no time left to ask and the decision is due on what there is.
+    fn consider(
+        subject: &Subject<'_, Self>,
+        seen: &Observation,
+        now: &Moment,
+        may_ask: bool,
+    ) -> Considered<Self::State>;
+
+    /// The future in which some of what a decision wished did not carry requests, by interface, while
+    /// the uplink worked.
+    fn refuse(
+        subject: &Subject<'_, Self>,
+        decision: &Decision<Self::State>,
+        failed: &BTreeMap<crate::names::Interface, String>,
+        now: &Moment,
+    ) -> Future<Self::State>;
+
+    /// The future in which all of the policy's objects are gone.
+    fn retire(subject: &Subject<'_, Self>, now: &Moment) -> Option<Future<Self::State>>;
+
+    /// What of the kernel concerns the policy in its state.
+    fn scope(subject: &Subject<'_, Self>, turn: u32) -> KernelScope;
+
+    /// How the policy's tunnels are made.
+    fn means(policy: &Self::Policy) -> Means;
+}
+
+/// What a machine is asked about.
+pub struct Subject<'a, M: Machine + ?Sized> {
+    /// The policy's name.
+    pub name: &'a PolicyName,
+    /// The policy.
+    pub policy: &'a M::Policy,
+    /// What is remembered; `None` on the first run.
+    pub state: Option<&'a M::State>,
+    /// What the policy has made in the kernel.
+    pub owned: &'a Owned,
+}
+
+/// What a policy has made or changed in the kernel, so that it can be told from a stranger's and
+/// taken back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owned {
+    /// Interfaces that it made.
+    pub interfaces: BTreeSet<crate::names::Interface>,
+    /// Values below `/proc/sys` from before it changed them.
+    pub sysctls: BTreeMap<String, String>,
+}
+
+/// A machine's answer to what was seen so far.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum Considered<S> {
+    /// More has to be known.
+    Ask(Vec<Question>),
+    /// Enough is known.
+    Decide(Box<Decision<S>>),
+    /// The policy cannot be served on this machine as it is.
+    Unable(Vec<ReasonText>),
+}
+
+/// What should come true, and what to remember in each case.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub struct Decision<S> {
+    /// Where the machine stood; `None` on the first run.
+    pub from: Option<String>,
+    /// What is wished.
+    pub wished: Future<S>,
+    /// What must be true of it, beside the world being as wished.
+    pub checks: Vec<Check>,
+    /// What to remember when a command failed and all was undone.
+    pub undone: S,
+    /// What to remember when the uplink turned out to be down and all was undone.
+    pub held: S,
+    /// Asked when a check says no, to tell a dead tunnel from a dead uplink.
+    pub reference: Option<Question>,
+}
+
+/// One way in which a run may end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Future<S> {
+    /// What is remembered.
+    pub state: S,
+    /// Where the machine then stands.
+    pub to: String,
+    /// Our own objects.
+    pub world: World,
+    /// What closes the clients at boot.
+    pub barrier: Option<String>,
+    /// Flows that are ended once the world is as wished.
+    pub cuts: Vec<Cut>,
+    /// Folders of the pool that are still needed.
+    pub generations: BTreeSet<u32>,
+    /// Why.
+    pub reasons: Vec<ReasonText>,
+}
+
+/// Flows to end.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Cut {
+    /// All that carry a mark.
+    Marked(Mark),
+    /// All of a client that carry none: they were opened before it was taken over.
+    Unmarked(IpNet),
+}
+
+/// A reason as reports carry it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReasonText {
+    /// The stable code.
+    pub code: String,
+    /// For people.
+    pub text: String,
+}
+
+impl ReasonText {
+    /// A reason that belongs to no machine.
+    pub fn new(code: &str, text: impl Into<String>) -> Self {
+        Self { code: code.to_owned(), text: text.into() }
+    }
+}

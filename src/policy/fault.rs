@@ -1,0 +1,76 @@
+//! What is wrong with a policy, in one line that an operator can act upon.
+//!
+//! **Invariant:** a fault never holds more of the policy's text than the key that is wrong.
+
+use std::fmt;
+
+/// The known kinds, for the nearest one.
+const KINDS: [&str; 1] = ["pool"];
+
+/// How alike (Jaro-Winkler, 0 to 1) a key must be to one that exists to be offered in its place.
+/// 0.8 offers `client` for `clients` and `wan_iface` for `wan_interface`, and nothing for noise.
+const ALIKE: f64 = 0.8;
+
+/// A policy that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyFault {
+    text: String,
+}
+
+impl PolicyFault {
+    /// A contradiction that has no single place in the text.
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into() }
+    }
+
+    pub(super) fn no_kind() -> Self {
+        Self::new("it has no \"kind\": write one of pool")
+    }
+
+    pub(super) fn unknown_kind(tag: &str, text: &str) -> Self {
+        let line = text.lines().position(|l| l.contains("\"kind\"")).map_or(1, |n| n + 1);
+        let near = nearest(tag, KINDS.iter().copied())
+            .map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
+        Self::new(format!("unknown kind {tag:?} at line {line}{near}"))
+    }
+
+    /// Turns serde's words into ours: the nearest known key instead of a list of all.
+    pub(super) fn from_json(error: &serde_json::Error) -> Self {
+        let words = error.to_string();
+        let place = format!(" at line {} column {}", error.line(), error.column());
+        let cause = words.strip_suffix(&place).unwrap_or(&words);
+        if error.is_eof() && error.line() <= 1 && error.column() == 0 {
+            return Self::new("the file is empty: write a policy into it");
+        }
+        let Some(rest) = cause.strip_prefix("unknown field `") else {
+            return Self::new(format!("{cause}{place}"));
+        };
+        let mut quoted = rest.split('`');
+        let key = quoted.next().unwrap_or_default();
+        // After the key the pieces alternate between what stands between back quotes and the known keys.
+        let known: Vec<&str> = quoted.skip(1).step_by(2).collect();
+        let near = match nearest(key, known.iter().copied()) {
+            Some(near) => format!("; did you mean \"{near}\"?"),
+            None if known.is_empty() => String::new(),
+            None => format!("; known here: {}", known.join(", ")),
+        };
+        Self::new(format!("unknown key \"{key}\"{place}{near}"))
+    }
+}
+
+/// The candidate most like `word`, if any is alike enough.
+fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    candidates
+        .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
+        .filter(|(likeness, _)| *likeness >= ALIKE)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+impl fmt::Display for PolicyFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for PolicyFault {}

@@ -1,0 +1,717 @@
+//! The policy of kind `pool`: which slots, which clients, where tunnels come from, and every
+//! threshold.
+//!
+//! **Invariant:** whatever `validate` lets through can be laid out in the kernel without two of our
+//! own objects colliding.
+
+use super::clients::{ClientEntry, ClientKey};
+use super::fault::PolicyFault;
+use crate::names::{Interface, Mark, Table};
+use crate::url::Target;
+use ipnet::{IpNet, Ipv4Net};
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A whole pool policy.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolPolicy {
+    /// The tag, already read.
+    #[serde(rename = "kind")]
+    _kind: String,
+    #[serde(rename = "$schema", default)]
+    _schema: Option<String>,
+    #[serde(rename = "description", default)]
+    _description: Option<String>,
+    /// The tunnels' places.
+    pub slots: Slots,
+    /// Who is served.
+    pub clients: Vec<ClientEntry>,
+    /// Where clients are; none given: every interface that carries an address of their subnets.
+    #[serde(default)]
+    pub lan_interfaces: Option<Vec<Interface>>,
+    /// The uplink; none given: the device of main's default route.
+    #[serde(default)]
+    pub wan_interface: Option<Interface>,
+    /// Where candidates come from.
+    pub provider: Provider,
+    /// What shows that a tunnel works.
+    #[serde(default)]
+    pub probe: Probe,
+    /// How the exit address of a slot is learned.
+    #[serde(default)]
+    pub exit_ip: Option<ExitIp>,
+    /// What shows that the uplink works.
+    #[serde(default)]
+    pub wan: Wan,
+    /// How candidates are tried out.
+    #[serde(default)]
+    pub test: Test,
+    /// The kernel layout.
+    #[serde(default)]
+    pub routing: Routing,
+    /// The WireGuard implementation.
+    #[serde(default)]
+    pub wireguard: WireGuard,
+    /// How the pool gets out of Direct.
+    #[serde(default)]
+    pub bootstrap: Bootstrap,
+    /// Every threshold.
+    #[serde(default)]
+    pub params: Params,
+}
+
+/// The tunnels' places: an interface and a routing table each.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slots {
+    /// One interface a slot, in the order that ties are broken by.
+    pub interfaces: Vec<Interface>,
+    /// Slot `i`, from 0, has table `first_table + i`.
+    #[serde(default = "first_table")]
+    pub first_table: u32,
+}
+
+fn first_table() -> u32 {
+    101
+}
+
+/// Where candidates come from. Only here does the program know a source by name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Provider {
+    /// A folder of wg-quick files.
+    Directory(Directory),
+}
+
+/// A folder of wg-quick files, `*.conf`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Directory {
+    /// The folder.
+    pub path: PathBuf,
+}
+
+/// Whether one of several pages is enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Require {
+    /// One good answer is enough.
+    Any,
+    /// Every page must answer well.
+    All,
+}
+
+/// What shows that a tunnel works: pages asked through it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Probe {
+    /// The pages.
+    pub urls: Vec<Target>,
+    /// Whether one good answer is enough.
+    pub require: Require,
+    /// The only good status codes.
+    pub expect_status: Vec<u16>,
+    /// How long all of it may take.
+    pub timeout_sec: u64,
+    /// A page of more than one packet, which shows a path that eats large ones.
+    pub large: Option<Large>,
+}
+
+impl Default for Probe {
+    fn default() -> Self {
+        Self {
+            urls: targets(&[
+                "https://www.gstatic.com/generate_204",
+                "https://cp.cloudflare.com/generate_204",
+            ]),
+            require: Require::Any,
+            expect_status: vec![204],
+            timeout_sec: 5,
+            large: None,
+        }
+    }
+}
+
+impl Probe {
+    /// How long a probe may take.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout_sec)
+    }
+}
+
+/// A page of more than one packet.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Large {
+    /// The page.
+    pub url: Target,
+    /// At least so many bytes must arrive.
+    pub bytes: usize,
+}
+
+/// How the exit address of a slot is learned.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExitIp {
+    /// A page whose body is the caller's address.
+    pub url: Target,
+    /// How often.
+    #[serde(default = "exit_interval")]
+    pub interval_sec: u64,
+    /// Whether a slot that leaves by the uplink's own address has failed.
+    #[serde(default = "yes")]
+    pub must_differ_from_wan: bool,
+}
+
+fn exit_interval() -> u64 {
+    600
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What shows that the uplink works: any answer of these pages does.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Wan {
+    /// The pages.
+    pub urls: Vec<Target>,
+    /// Whether one answer is enough.
+    pub require: Require,
+}
+
+impl Default for Wan {
+    fn default() -> Self {
+        Self {
+            urls: targets(&[
+                "http://connectivitycheck.gstatic.com/generate_204",
+                "http://1.1.1.1/",
+            ]),
+            require: Require::Any,
+        }
+    }
+}
+
+/// Targets that are known to be well formed.
+fn targets(urls: &[&str]) -> Vec<Target> {
+    urls.iter().filter_map(|url| Target::try_from((*url).to_owned()).ok()).collect()
+}
+
+/// How candidates are tried out before they enter the pool.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Test {
+    /// Test interfaces are this and a number from 1.
+    pub interface_prefix: String,
+    /// How many candidates are tried side by side.
+    pub parallel: u16,
+    /// So many good ones end the testing of a list.
+    pub enough: usize,
+}
+
+impl Default for Test {
+    fn default() -> Self {
+        Self { interface_prefix: "vpnt".to_owned(), parallel: 4, enough: 20 }
+    }
+}
+
+impl Test {
+    /// The test interfaces, in order.
+    #[must_use]
+    pub fn interfaces(&self) -> Vec<Interface> {
+        (1..=self.parallel)
+            .filter_map(|n| Interface::try_from(format!("{}{n}", self.interface_prefix)).ok())
+            .collect()
+    }
+}
+
+/// What happens to IPv6 of the LAN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ipv6 {
+    /// Rejected, from LAN interfaces to anything but LAN.
+    Block,
+    /// Not looked at.
+    Off,
+}
+
+/// What happens to flows that the WAN opens towards a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Inbound {
+    /// Their replies leave by the WAN.
+    Keep,
+    /// They are not treated apart, so their replies are closed in.
+    Block,
+}
+
+/// Which open flows are ended by a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cut {
+    /// Those on a slot that stopped serving.
+    Dead,
+    /// None.
+    None,
+}
+
+/// The kernel layout.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Routing {
+    /// Our rules have priorities from here to `+ 4095`.
+    pub rule_priority: u32,
+    /// The protocol number on all our rules and routes.
+    pub protocol: u8,
+    /// The first firewall mark; its upper 16 bits are ours.
+    pub first_mark: Mark,
+    /// Prefixes that are reached by table main; none given: the LAN's connected prefixes.
+    pub local: Option<Vec<Ipv4Net>>,
+    /// What happens to IPv6 of the LAN.
+    pub ipv6: Ipv6,
+    /// Whether clients leave a slot with its address.
+    pub masquerade: bool,
+    /// Whether the clients are closed at boot until the first step.
+    pub barrier: bool,
+    /// What happens to flows that the WAN opens.
+    pub inbound: Inbound,
+    /// Which open flows are ended by a move.
+    pub cut: Cut,
+}
+
+impl Default for Routing {
+    fn default() -> Self {
+        Self {
+            rule_priority: 20_000,
+            protocol: 201,
+            first_mark: Mark(0x4547_0000),
+            local: None,
+            ipv6: Ipv6::Block,
+            masquerade: true,
+            barrier: true,
+            inbound: Inbound::Keep,
+            cut: Cut::Dead,
+        }
+    }
+}
+
+/// How many rule priorities belong to a policy.
+pub const PRIORITIES: u32 = 4_096;
+/// `rule_priority +` this is the first slot's rule.
+pub const SLOT_RULES: u32 = 1_024;
+/// `first_mark +` this marks flows on Direct.
+pub const DIRECT_MARK: u32 = 0x1000;
+/// `first_mark +` this marks flows that the WAN opened.
+pub const INBOUND_MARK: u32 = 0x1001;
+/// The bits of a mark that say that it is ours.
+pub const MARK_BASE: u32 = 0xffff_0000;
+/// Slots stand between the first slot rule and Direct's.
+const MAX_SLOTS: usize = 1_022;
+
+/// The WireGuard implementation.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WireGuard {
+    /// The program that configures tunnels.
+    pub tool: Tool,
+    /// The userspace implementation; none given: the kernel's.
+    pub userspace: Option<Userspace>,
+}
+
+impl Default for WireGuard {
+    fn default() -> Self {
+        Self { tool: Tool::Wg, userspace: None }
+    }
+}
+
+/// The program that configures tunnels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tool {
+    /// WireGuard's own.
+    Wg,
+    /// AmneziaWG's.
+    Awg,
+}
+
+impl Tool {
+    /// The program's name.
+    #[must_use]
+    pub fn program(self) -> &'static str {
+        match self {
+            Self::Wg => "wg",
+            Self::Awg => "awg",
+        }
+    }
+
+    /// The kernel's link type.
+    #[must_use]
+    pub fn link_type(self) -> &'static str {
+        match self {
+            Self::Wg => "wireguard",
+            Self::Awg => "amneziawg",
+        }
+    }
+}
+
+/// A userspace implementation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum Userspace {
+    /// The reference one, in Go.
+    #[serde(rename = "wireguard-go")]
+    WireguardGo,
+    /// AmneziaWG's fork of it.
+    #[serde(rename = "amneziawg-go")]
+    AmneziawgGo,
+}
+
+impl Userspace {
+    /// The program's name.
+    #[must_use]
+    pub fn program(self) -> &'static str {
+        match self {
+            Self::WireguardGo => "wireguard-go",
+            Self::AmneziawgGo => "amneziawg-go",
+        }
+    }
+}
+
+/// How the pool gets out of Direct.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Bootstrap {
+    /// The standby tunnel.
+    pub wireguard: Option<Standby>,
+}
+
+/// The standby tunnel, which asks the provider when nothing else does.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Standby {
+    /// Its interface.
+    pub interface: Interface,
+    /// Its wg-quick file.
+    pub config: PathBuf,
+    /// Whether it stays up while it is not needed.
+    #[serde(default)]
+    pub keep: Keep,
+}
+
+/// Whether the standby tunnel stays up while it is not needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Keep {
+    /// It stays up.
+    #[default]
+    Standby,
+    /// It is made when needed.
+    Down,
+}
+
+/// A way in which the provider is asked from Direct.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Strategy {
+    /// Candidates of the last pool, one after the other, in the lent slot.
+    CachedPool,
+    /// The standby tunnel.
+    Wireguard,
+    /// The uplink itself.
+    Direct,
+}
+
+/// Every threshold, named after the plan it comes from.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Params {
+    /// A step is due so long after the start of the last; 0: always.
+    pub health_check_interval_sec: u64,
+    /// Failed checks in a row before a slot stops serving.
+    pub health_failures_before_down: u32,
+    /// Retests, one a step, that must all fail before the endpoint is quarantined.
+    pub local_repair_retest_count: u32,
+    /// Repairs that lead to a full refresh.
+    pub full_refresh_after_repairs: u32,
+    /// Between refresh attempts.
+    pub hmn_refresh_retry_interval_sec: u64,
+    /// Between bootstrap attempts.
+    pub bootstrap_retry_interval_sec: u64,
+    /// Tries of one cached candidate in one pass.
+    pub bootstrap_candidate_retry_count: u32,
+    /// The slot lent to the cached-pool strategy; none given: the first.
+    pub bootstrap_slot: Option<Interface>,
+    /// The order of the ways out of Direct.
+    pub bootstrap_strategy_order: Vec<Strategy>,
+    /// How long one test of a candidate may take.
+    pub candidate_test_timeout_sec: u64,
+    /// How often a test is tried again.
+    pub candidate_test_retries: u32,
+    /// So many verified slots end Direct; none given: all.
+    pub min_healthy_slots_to_exit_direct: Option<usize>,
+    /// With no slot serving but reserve left, repair goes on so long before Direct.
+    pub direct_grace_sec: u64,
+    /// Whether the last resort is Direct; otherwise None.
+    pub direct_failopen_enabled: bool,
+    /// Whether clients move to Direct without a person's consent.
+    pub emergency_commit_enabled: bool,
+    /// Whether verified endpoints of the last pool may end Direct.
+    pub exit_direct_from_cache: bool,
+    /// Fewer usable entries than this share of the last good list: refused.
+    pub refresh_min_ratio: f64,
+    /// False alarms of a slot in the window that count as failed retests.
+    pub flap_limit: usize,
+    /// The window of false alarms.
+    pub flap_window_sec: u64,
+    /// The whole run's deadline.
+    pub step_budget_sec: u64,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self {
+            health_check_interval_sec: 10,
+            health_failures_before_down: 2,
+            local_repair_retest_count: 2,
+            full_refresh_after_repairs: 5,
+            hmn_refresh_retry_interval_sec: 900,
+            bootstrap_retry_interval_sec: 30,
+            bootstrap_candidate_retry_count: 1,
+            bootstrap_slot: None,
+            bootstrap_strategy_order: vec![
+                Strategy::CachedPool,
+                Strategy::Wireguard,
+                Strategy::Direct,
+            ],
+            candidate_test_timeout_sec: 8,
+            candidate_test_retries: 1,
+            min_healthy_slots_to_exit_direct: None,
+            direct_grace_sec: 30,
+            direct_failopen_enabled: true,
+            emergency_commit_enabled: true,
+            exit_direct_from_cache: false,
+            refresh_min_ratio: 0.5,
+            flap_limit: 3,
+            flap_window_sec: 1_800,
+            step_budget_sec: 60,
+        }
+    }
+}
+
+impl PoolPolicy {
+    /// The place of a slot among the slots, from 0.
+    #[must_use]
+    pub fn index_of(&self, interface: &Interface) -> Option<u32> {
+        self.slots
+            .interfaces
+            .iter()
+            .position(|i| i == interface)
+            .and_then(|i| u32::try_from(i).ok())
+    }
+
+    /// The routing table of slot `index`.
+    #[must_use]
+    pub fn table(&self, index: u32) -> Table {
+        Table(self.slots.first_table.saturating_add(index))
+    }
+
+    /// The mark of slot `index`.
+    #[must_use]
+    pub fn mark(&self, index: u32) -> Mark {
+        Mark(self.routing.first_mark.0.saturating_add(index))
+    }
+
+    /// The mark of flows on Direct.
+    #[must_use]
+    pub fn direct_mark(&self) -> Mark {
+        Mark(self.routing.first_mark.0.saturating_add(DIRECT_MARK))
+    }
+
+    /// The mark of flows that the WAN opened.
+    #[must_use]
+    pub fn inbound_mark(&self) -> Mark {
+        Mark(self.routing.first_mark.0.saturating_add(INBOUND_MARK))
+    }
+
+    /// All that is placed, in the order of the policy.
+    #[must_use]
+    pub fn client_keys(&self) -> Vec<ClientKey> {
+        self.clients.iter().flat_map(ClientEntry::keys).collect()
+    }
+
+    /// The IPv4 prefixes of clients, spread ones included, in the order of the policy.
+    #[must_use]
+    pub fn client_prefixes(&self) -> Vec<Ipv4Net> {
+        self.clients
+            .iter()
+            .filter_map(|entry| match entry {
+                ClientEntry::Prefix(IpNet::V4(net)) | ClientEntry::Spread(net) => Some(*net),
+                ClientEntry::Prefix(IpNet::V6(_)) | ClientEntry::User(_) => None,
+            })
+            .collect()
+    }
+
+    /// The users among the clients.
+    #[must_use]
+    pub fn users(&self) -> Vec<&str> {
+        self.clients
+            .iter()
+            .filter_map(|entry| match entry {
+                ClientEntry::User(name) => Some(name.as_str()),
+                ClientEntry::Prefix(_) | ClientEntry::Spread(_) => None,
+            })
+            .collect()
+    }
+
+    /// So many verified slots end Direct.
+    #[must_use]
+    pub fn min_slots_to_exit_direct(&self) -> usize {
+        self.params.min_healthy_slots_to_exit_direct.unwrap_or(self.slots.interfaces.len())
+    }
+
+    /// Refuses what contradicts itself.
+    pub(super) fn validate(&self) -> Result<(), PolicyFault> {
+        self.validate_slots()?;
+        self.validate_clients()?;
+        let fault = |text: String| Err(PolicyFault::new(text));
+        if self.probe.urls.is_empty() {
+            return fault("probe.urls is empty: name at least one page".to_owned());
+        }
+        if self.probe.expect_status.is_empty() {
+            return fault("probe.expect_status is empty: name at least one status".to_owned());
+        }
+        if self.wan.urls.is_empty() {
+            return fault("wan.urls is empty: name at least one page".to_owned());
+        }
+        let zero = [
+            ("probe.timeout_sec", self.probe.timeout_sec),
+            ("params.candidate_test_timeout_sec", self.params.candidate_test_timeout_sec),
+            ("params.step_budget_sec", self.params.step_budget_sec),
+            (
+                "params.health_failures_before_down",
+                u64::from(self.params.health_failures_before_down),
+            ),
+            ("test.parallel", u64::from(self.test.parallel)),
+        ];
+        if let Some((name, _)) = zero.iter().find(|(_, value)| *value == 0) {
+            return fault(format!("{name} is 0: it must be at least 1"));
+        }
+        if !(0.0..=1.0).contains(&self.params.refresh_min_ratio) {
+            return fault("params.refresh_min_ratio must be from 0 to 1".to_owned());
+        }
+        if let Some(slot) = &self.params.bootstrap_slot
+            && !self.slots.interfaces.contains(slot)
+        {
+            return fault(format!("params.bootstrap_slot {slot} is none of slots.interfaces"));
+        }
+        let min = self.min_slots_to_exit_direct();
+        if min == 0 || min > self.slots.interfaces.len() {
+            return fault(format!(
+                "params.min_healthy_slots_to_exit_direct is {min}: it must be from 1 to {}",
+                self.slots.interfaces.len()
+            ));
+        }
+        Ok(())
+    }
+
+    fn validate_slots(&self) -> Result<(), PolicyFault> {
+        let fault = |text: String| Err(PolicyFault::new(text));
+        let slots = &self.slots.interfaces;
+        if slots.is_empty() || slots.len() > MAX_SLOTS {
+            return fault(format!("slots.interfaces must name 1 to {MAX_SLOTS} interfaces"));
+        }
+        let tests = self.test.interfaces();
+        if tests.len() != usize::from(self.test.parallel) {
+            return fault(format!(
+                "test.interface_prefix {:?} and a number up to {} is no interface name",
+                self.test.interface_prefix, self.test.parallel
+            ));
+        }
+        let mut seen = BTreeSet::new();
+        let standby = self.bootstrap.wireguard.iter().map(|standby| &standby.interface);
+        let edges = self.wan_interface.iter().chain(self.lan_interfaces.iter().flatten());
+        for interface in slots.iter().chain(&tests).chain(standby) {
+            if !seen.insert(interface) {
+                return fault(format!("interface {interface} is used twice by this policy"));
+            }
+            if edges.clone().any(|edge| edge == interface) {
+                return fault(format!("interface {interface} is a tunnel and also LAN or WAN"));
+            }
+        }
+        let last =
+            u64::from(self.slots.first_table) + u64::try_from(slots.len()).unwrap_or(u64::MAX);
+        if self.slots.first_table == 0
+            || last > u64::from(u32::MAX)
+            || (253..=255).any(|t| (u64::from(self.slots.first_table)..last).contains(&t))
+        {
+            return fault(format!(
+                "slots.first_table {} and {} slots reach a table that the kernel uses itself (0, 253 to 255)",
+                self.slots.first_table,
+                slots.len()
+            ));
+        }
+        if self.routing.first_mark.0 & MARK_BASE == 0
+            || self.routing.first_mark.0 & MARK_BASE != self.inbound_mark().0 & MARK_BASE
+            || slots.len() > usize::try_from(DIRECT_MARK).unwrap_or(0)
+        {
+            return fault(format!(
+                "routing.first_mark {}: this and the next 0x1001 marks must share their upper 16 bits, which are not 0",
+                self.routing.first_mark
+            ));
+        }
+        if self.routing.rule_priority == 0 || self.routing.rule_priority > 32_766 - PRIORITIES {
+            return fault(format!(
+                "routing.rule_priority {}: write 1 to {}, so that all our rules come before main's",
+                self.routing.rule_priority,
+                32_766 - PRIORITIES
+            ));
+        }
+        if self.routing.protocol < 5 {
+            return fault(format!(
+                "routing.protocol {}: 0 to 4 belong to the kernel and to ip, write 5 to 255",
+                self.routing.protocol
+            ));
+        }
+        Ok(())
+    }
+
+    fn validate_clients(&self) -> Result<(), PolicyFault> {
+        if self.clients.is_empty() {
+            return Err(PolicyFault::new("clients is empty: name at least one"));
+        }
+        let mut users = BTreeSet::new();
+        let mut nets: Vec<Ipv4Net> = Vec::new();
+        for entry in &self.clients {
+            match entry {
+                ClientEntry::User(name) => {
+                    if !users.insert(name) {
+                        return Err(PolicyFault::new(format!("client user:{name} stands twice")));
+                    }
+                }
+                ClientEntry::Prefix(IpNet::V6(net)) => {
+                    return Err(PolicyFault::new(format!(
+                        "client {net} is IPv6, which routing.ipv6 \"block\" and \"off\" do not carry: remove it"
+                    )));
+                }
+                ClientEntry::Prefix(IpNet::V4(net)) | ClientEntry::Spread(net) => nets.push(*net),
+            }
+        }
+        // Sorted by address and then by length, an overlap always shows between neighbours.
+        nets.sort_unstable();
+        for pair in nets.windows(2) {
+            if let [a, b] = pair
+                && (a.contains(b) || b.contains(a))
+            {
+                let (a, b) = (ClientKey::Prefix(IpNet::V4(*a)), ClientKey::Prefix(IpNet::V4(*b)));
+                return Err(PolicyFault::new(format!(
+                    "clients {a} and {b} overlap: an address must belong to one entry"
+                )));
+            }
+        }
+        Ok(())
+    }
+}

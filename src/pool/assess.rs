@@ -1,0 +1,295 @@
+//! What the readings of a run amount to: the machine's surroundings, whether the WAN is up, and how
+//! each slot is.
+//!
+//! **Invariant:** asking and deciding both rest on this one judgement, so that no question is asked
+//! for another reason than the decision will have.
+
+use super::health::{Evidence, Health, judge};
+use super::layout;
+use super::state::{PoolState, Surroundings};
+use crate::names::Interface;
+use crate::observation::{Asker, KernelReading, Observation, PageReading};
+use crate::policy::PoolPolicy;
+use crate::time::Moment;
+use ipnet::IpNet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// Whether the uplink works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WanVerdict {
+    /// A reference, a slot or a trial answered.
+    Up,
+    /// Nothing did.
+    Down,
+    /// Something failed and the WAN has not been asked after it.
+    AskAgain,
+}
+
+/// What the readings amount to.
+#[derive(Clone, Debug)]
+pub(super) struct Assessment<'a> {
+    /// The kernel.
+    pub kernel: &'a KernelReading,
+    /// The machine, or why it cannot be served.
+    pub surroundings: Result<Surroundings, String>,
+    /// The uplink.
+    pub wan: WanVerdict,
+    /// How each slot is that has something in it.
+    pub health: BTreeMap<Interface, Health>,
+    /// Slots whose tunnel is not as state says: they are mended and not judged.
+    pub drifted: BTreeSet<Interface>,
+    /// Exit addresses seen in this run.
+    pub exits: BTreeMap<Interface, IpAddr>,
+    /// The uplink's exit address, if it was seen in this run.
+    pub wan_exit: Option<IpAddr>,
+}
+
+/// Judges all readings of a run so far. `None` until the kernel has been looked at.
+#[must_use]
+pub(super) fn assess<'a>(
+    policy: &PoolPolicy,
+    state: &PoolState,
+    seen: &'a Observation,
+) -> Option<Assessment<'a>> {
+    let kernel = seen.kernel()?;
+    let surroundings = surroundings(policy, state.surroundings.as_ref(), kernel);
+    let drifted = drifted(policy, state, kernel, surroundings.as_ref().ok());
+    let wan_exit = address(seen, &Asker::WanExit);
+    let exits: BTreeMap<Interface, IpAddr> = policy
+        .slots
+        .interfaces
+        .iter()
+        .filter_map(|slot| Some((slot.clone(), address(seen, &Asker::SlotExit(slot.clone()))?)))
+        .collect();
+    let wan = wan(seen);
+    let known_wan_exit = wan_exit.or(state.wan_exit_ip);
+    let health = policy
+        .slots
+        .interfaces
+        .iter()
+        .filter_map(|interface| {
+            let slot = state.slots.get(interface)?;
+            slot.candidate()?;
+            if drifted.contains(interface) {
+                return Some((interface.clone(), Health::Unknown("being mended".to_owned())));
+            }
+            if !kernel.bindable.contains(interface) {
+                let why = "the kernel does not send bound requests out by it".to_owned();
+                return Some((interface.clone(), Health::Unknown(why)));
+            }
+            let counters = kernel.counters.get(interface).copied().unwrap_or_default();
+            let exit = exits.get(interface).copied();
+            let must_differ = policy.exit_ip.as_ref().is_some_and(|exit| exit.must_differ_from_wan);
+            let evidence = Evidence {
+                probe: seen.pages(&Asker::Slot(interface.clone())).first().copied(),
+                large: seen.pages(&Asker::SlotLarge(interface.clone())).first().copied(),
+                rx_grew: counters.rx.saturating_sub(slot.counters.rx),
+                saturated: slot.saturated,
+                wan_address: must_differ && exit.is_some() && exit == known_wan_exit,
+                wan_up: wan != WanVerdict::Down,
+            };
+            Some((interface.clone(), judge(&evidence)))
+        })
+        .collect();
+    Some(Assessment { kernel, surroundings, wan, health, drifted, exits, wan_exit })
+}
+
+/// The address that a page said, if one was asked and answered.
+fn address(seen: &Observation, asker: &Asker) -> Option<IpAddr> {
+    seen.pages(asker).into_iter().find_map(|(_, reading)| {
+        reading.pages.iter().flatten().find_map(|page| match page {
+            PageReading::Answer { status: 200, body, .. } => body.trim().parse().ok(),
+            PageReading::Answer { .. }
+            | PageReading::TimedOut
+            | PageReading::Broken(_)
+            | PageReading::NoAddress
+            | PageReading::NotBindable(_) => None,
+        })
+    })
+}
+
+/// Whether the uplink works, from all that was asked in this run.
+///
+/// After a failure only an answer that came later than the failure proves that the WAN was up, since
+/// it may have gone down in between.
+fn wan(seen: &Observation) -> WanVerdict {
+    let mut failed: Option<&Moment> = None;
+    let mut passed: Option<&Moment> = None;
+    let mut reference: Option<&Moment> = None;
+    let later = |a: Option<&'_ Moment>, b: &'_ Moment| a.is_none_or(|a| b.up_ms >= a.up_ms);
+    for (question, reading) in &seen.readings {
+        let (at, ok) = match (question, reading) {
+            (crate::observation::Question::Pages(pages), crate::observation::Reading::Pages(r)) => {
+                let passes = r.passes(pages);
+                match pages.asker {
+                    Asker::Wan => {
+                        if later(reference, &r.at) {
+                            reference = Some(&r.at);
+                        }
+                        if passes && later(passed, &r.at) {
+                            passed = Some(&r.at);
+                        }
+                        continue;
+                    }
+                    Asker::Slot(_) => (&r.at, passes),
+                    // What fails here alone says nothing about the uplink.
+                    Asker::WanExit | Asker::SlotLarge(_) | Asker::SlotExit(_) if !passes => {
+                        continue;
+                    }
+                    Asker::WanExit | Asker::SlotLarge(_) | Asker::SlotExit(_) => (&r.at, true),
+                }
+            }
+            (crate::observation::Question::Trial(_), crate::observation::Reading::Trial(trial)) => {
+                match &trial.result {
+                    crate::observation::TrialResult::Passed { .. } => (&trial.at, true),
+                    crate::observation::TrialResult::Failed { .. } => (&trial.at, false),
+                    crate::observation::TrialResult::NotTried { .. }
+                    | crate::observation::TrialResult::Assumed => continue,
+                }
+            }
+            _ => continue,
+        };
+        if ok {
+            if later(passed, at) {
+                passed = Some(at);
+            }
+        } else if later(failed, at) {
+            failed = Some(at);
+        }
+    }
+    match (passed, failed, reference) {
+        (Some(passed), Some(failed), _) if passed.up_ms >= failed.up_ms => WanVerdict::Up,
+        (Some(_), None, _) => WanVerdict::Up,
+        // The reference was asked after the last failure and did not answer, and nothing else did.
+        (_, Some(failed), Some(reference)) if reference.up_ms >= failed.up_ms => WanVerdict::Down,
+        (None, None, Some(_)) => WanVerdict::Down,
+        _ => WanVerdict::AskAgain,
+    }
+}
+
+/// Slots whose tunnel is not as state says.
+fn drifted(
+    policy: &PoolPolicy,
+    state: &PoolState,
+    kernel: &KernelReading,
+    surroundings: Option<&Surroundings>,
+) -> BTreeSet<Interface> {
+    policy
+        .slots
+        .interfaces
+        .iter()
+        .filter(|interface| {
+            let Some(slot) = state.slots.get(interface) else { return false };
+            let Some(candidate) = slot.candidate() else { return false };
+            let Some(surroundings) = surroundings else { return false };
+            let wished = layout::tunnel(state, slot, candidate, surroundings);
+            match kernel.world.tunnels.get(interface) {
+                None => true,
+                Some(present) => {
+                    let same_ends = match (&present.ends, &wished.ends) {
+                        (Some(now), Some(then)) => now.same(then),
+                        (None, _) | (_, None) => false,
+                    };
+                    !same_ends || !present.up || present.addresses != wished.addresses
+                }
+            }
+        })
+        .cloned()
+        .collect()
+}
+
+/// Finds the WAN, the LAN and what is local. What cannot be seen now is taken from the last look.
+fn surroundings(
+    policy: &PoolPolicy,
+    known: Option<&Surroundings>,
+    kernel: &KernelReading,
+) -> Result<Surroundings, String> {
+    let link = |name: &Interface| kernel.links.iter().find(|link| link.name == name.as_str());
+    let wan = policy
+        .wan_interface
+        .clone()
+        .or_else(|| {
+            // A default route into one of our own tunnels is not the uplink.
+            kernel.default_device.clone().filter(|dev| !policy.slots.interfaces.contains(dev))
+        })
+        .or_else(|| known.map(|known| known.wan.clone()))
+        .ok_or(
+            "no uplink was found: main has no default route; name wan_interface in the policy",
+        )?;
+    let prefixes = policy.client_prefixes();
+    let lan: BTreeSet<Interface> = match &policy.lan_interfaces {
+        Some(named) => named.iter().cloned().collect(),
+        None => kernel
+            .links
+            .iter()
+            .filter(|link| {
+                link.addresses.iter().any(|address| match address.local {
+                    IpNet::V4(net) => prefixes.iter().any(|client| {
+                        net.trunc().contains(client) || client.contains(&net.trunc())
+                    }),
+                    IpNet::V6(_) => false,
+                })
+            })
+            .filter_map(|link| Interface::try_from(link.name.clone()).ok())
+            .filter(|name| !policy.slots.interfaces.contains(name))
+            .collect(),
+    };
+    let lan = match (lan.is_empty(), known) {
+        (true, Some(known)) if policy.lan_interfaces.is_none() => known.lan.clone(),
+        (true, None) if !prefixes.is_empty() => {
+            return Err(
+                "no LAN was found: no interface carries an address of the clients' subnets; name lan_interfaces in the policy"
+                    .to_owned(),
+            );
+        }
+        (true, Some(_) | None) | (false, _) => lan,
+    };
+    let mut local4: Vec<ipnet::Ipv4Net> = Vec::new();
+    let mut local6 = Vec::new();
+    for address in lan.iter().filter_map(link).flat_map(|link| &link.addresses) {
+        match address.local {
+            IpNet::V4(net) => local4.push(net.trunc()),
+            // Link-local prefixes are on every link and lead nowhere else.
+            IpNet::V6(net) if net.addr().is_unicast_link_local() => {}
+            IpNet::V6(net) => local6.push(net.trunc()),
+        }
+    }
+    if let Some(named) = &policy.routing.local {
+        local4.clone_from(named);
+    } else if local4.is_empty()
+        && let Some(known) = known
+    {
+        local4.clone_from(&known.local4);
+    }
+    local4 = ipnet::Ipv4Net::aggregate(&local4);
+    local4.sort_unstable();
+    local6.sort_unstable();
+    local6.dedup();
+    let own = kernel
+        .links
+        .iter()
+        .flat_map(|link| &link.addresses)
+        .map(|address| address.local.addr())
+        .collect();
+    let wan_link = link(&wan);
+    let wan_net = wan_link.and_then(|link| {
+        link.addresses.iter().find_map(|address| match address.local {
+            IpNet::V4(net) => Some(net),
+            IpNet::V6(_) => None,
+        })
+    });
+    let mut users = BTreeMap::new();
+    for name in policy.users() {
+        let uid = kernel
+            .users
+            .get(name)
+            .copied()
+            .or_else(|| known.and_then(|known| known.users.get(name).copied()))
+            .ok_or_else(|| format!("client user:{name}: there is no such user on this machine"))?;
+        users.insert(name.to_owned(), uid);
+    }
+    let wan_mtu =
+        wan_link.map(|link| link.mtu).or(known.map(|known| known.wan_mtu)).unwrap_or(1_500);
+    Ok(Surroundings { wan, wan_mtu, lan, local4, local6, own, wan_net, users })
+}

@@ -1,0 +1,287 @@
+//! Why a step did what it did, or nothing.
+//!
+//! **Invariant:** every row of the recovery plan, taken or waited for, has a reason of its own.
+
+use crate::machine::ReasonText;
+use crate::names::Interface;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A typed reason. Its code is stable; its text is for people.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Reason {
+    /// Nothing to do.
+    AllServe,
+    /// Neither a reference nor a slot answers: nothing is counted or moved.
+    WanDown,
+    /// The first step after the WAN was down only looks.
+    Settling,
+    /// A slot stopped serving.
+    StoppedServing {
+        /// The slot.
+        slot: Interface,
+        /// Checks that failed in a row.
+        failures: u32,
+        /// What the last one showed.
+        why: String,
+    },
+    /// Clients were moved.
+    Moved {
+        /// How many.
+        clients: usize,
+        /// Where to.
+        to: Vec<Interface>,
+    },
+    /// A failed check below the count.
+    CheckFailed {
+        /// The slot.
+        slot: Interface,
+        /// Checks that failed in a row.
+        failures: u32,
+        /// What the last one showed.
+        why: String,
+    },
+    /// The retests of a failed slot go on.
+    Retesting {
+        /// The slot.
+        slot: Interface,
+        /// Passed so far in a row.
+        passed: u32,
+        /// Failed so far in a row.
+        failed: u32,
+    },
+    /// The retests all passed: a false alarm.
+    FalseAlarm {
+        /// The slot.
+        slot: Interface,
+    },
+    /// An endpoint serves nobody any more.
+    QuarantinedEndpoint {
+        /// The slot that it was in.
+        slot: Interface,
+        /// The endpoint.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// A slot was given another endpoint.
+    Repaired {
+        /// The slot.
+        slot: Interface,
+        /// The endpoint.
+        name: String,
+    },
+    /// An endpoint did not carry requests in the slot.
+    CandidateFailed {
+        /// The slot.
+        slot: Interface,
+        /// The endpoint.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// Large packets are eaten: the MTU was lowered.
+    MtuLowered {
+        /// The slot.
+        slot: Interface,
+    },
+    /// Nothing is left to fill a slot with.
+    NoCandidateLeft {
+        /// The slot.
+        slot: Interface,
+    },
+    /// Fewer slots than wished serve.
+    FewerSlots {
+        /// Those that serve.
+        serving: usize,
+        /// All.
+        slots: usize,
+    },
+    /// So many repairs that a full refresh is due.
+    RepairsReached {
+        /// Repairs since the last full refresh.
+        repairs: u32,
+    },
+    /// A person asked for a full refresh.
+    RefreshAsked,
+    /// Candidates are being tested.
+    Testing {
+        /// Tested so far.
+        tested: usize,
+        /// Passed so far.
+        passed: usize,
+        /// All.
+        listed: usize,
+    },
+    /// The provider gave no list.
+    ProviderUnavailable {
+        /// Why.
+        why: String,
+    },
+    /// The list was refused.
+    ListRefused {
+        /// Why.
+        why: String,
+    },
+    /// No candidate passed its test.
+    NonePassed {
+        /// Tested.
+        tested: usize,
+        /// Why the first of them failed.
+        why: String,
+    },
+    /// Slots were loaded.
+    Loaded {
+        /// How many.
+        slots: usize,
+        /// From which list.
+        generation: u32,
+    },
+    /// A refresh is not due yet.
+    RefreshLater {
+        /// In how many seconds.
+        in_sec: u64,
+    },
+    /// No slot serves: clients were put on the WAN.
+    ToDirect,
+    /// No slot serves: clients go nowhere.
+    ToNone,
+    /// No slot serves; clients stay until a person consents.
+    DirectHeld,
+    /// Direct goes on until a set of slots is proven.
+    Recovering,
+    /// An attempt out of Direct failed.
+    BootstrapFailed {
+        /// Which.
+        what: String,
+        /// Why.
+        why: String,
+    },
+    /// An interface of our name is a stranger's.
+    Stranger {
+        /// The interface.
+        interface: Interface,
+    },
+    /// Something about the machine is not known, so nothing can be laid out.
+    Unfit {
+        /// What.
+        why: String,
+    },
+}
+
+impl From<&Reason> for ReasonText {
+    fn from(reason: &Reason) -> Self {
+        Self { code: reason.code().to_owned(), text: reason.to_string() }
+    }
+}
+
+impl Reason {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::AllServe => "all-serve",
+            Self::WanDown => "wan-down",
+            Self::Settling => "settling",
+            Self::StoppedServing { .. } => "stopped-serving",
+            Self::Moved { .. } => "moved",
+            Self::CheckFailed { .. } => "check-failed",
+            Self::Retesting { .. } => "retesting",
+            Self::FalseAlarm { .. } => "false-alarm",
+            Self::QuarantinedEndpoint { .. } => "quarantined",
+            Self::Repaired { .. } => "repaired",
+            Self::CandidateFailed { .. } => "candidate-failed",
+            Self::MtuLowered { .. } => "mtu-lowered",
+            Self::NoCandidateLeft { .. } => "no-candidate-left",
+            Self::FewerSlots { .. } => "fewer-slots",
+            Self::RepairsReached { .. } => "repairs-reached",
+            Self::RefreshAsked => "refresh-asked",
+            Self::Testing { .. } => "testing",
+            Self::ProviderUnavailable { .. } => "provider-unavailable",
+            Self::ListRefused { .. } => "list-refused",
+            Self::NonePassed { .. } => "none-passed",
+            Self::Loaded { .. } => "loaded",
+            Self::RefreshLater { .. } => "refresh-later",
+            Self::ToDirect => "to-direct",
+            Self::ToNone => "to-none",
+            Self::DirectHeld => "direct-held",
+            Self::Recovering => "recovering",
+            Self::BootstrapFailed { .. } => "bootstrap-failed",
+            Self::Stranger { .. } => "stranger",
+            Self::Unfit { .. } => "unfit",
+        }
+    }
+}
+
+/// `1 client`, `2 clients`.
+fn count(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AllServe => f.write_str("all slots serve"),
+            Self::WanDown => f.write_str("the WAN is down; nothing is counted or moved"),
+            Self::Settling => f.write_str("the WAN was down; this step only looks"),
+            Self::StoppedServing { slot, failures, why } => {
+                write!(f, "{slot} {why} for {failures} checks")
+            }
+            Self::Moved { clients, to } => {
+                let names: Vec<&str> = to.iter().map(Interface::as_str).collect();
+                write!(f, "{} moved to {}", count(*clients, "client"), names.join(" "))
+            }
+            Self::CheckFailed { slot, failures, why } => {
+                write!(
+                    f,
+                    "{slot} {why} ({})",
+                    count(usize::try_from(*failures).unwrap_or(0), "failed check")
+                )
+            }
+            Self::Retesting { slot, passed, failed } => {
+                write!(f, "{slot} retested: {failed} failed, {passed} passed in a row")
+            }
+            Self::FalseAlarm { slot } => write!(f, "{slot} passed its retests: a false alarm"),
+            Self::QuarantinedEndpoint { slot, name, why } => {
+                write!(f, "{slot} endpoint {name} quarantined: {why}")
+            }
+            Self::Repaired { slot, name } => write!(f, "{slot} is now on {name}"),
+            Self::CandidateFailed { slot, name, why } => {
+                write!(f, "{name} failed its verification in {slot}: {why}")
+            }
+            Self::MtuLowered { slot } => {
+                write!(f, "{slot} loses large packets; its MTU is now 1280")
+            }
+            Self::NoCandidateLeft { slot } => write!(f, "no candidate is left for {slot}"),
+            Self::FewerSlots { serving, slots } => write!(f, "{serving} of {slots} slots serve"),
+            Self::RepairsReached { repairs } => {
+                write!(f, "{repairs} repairs since the last full refresh")
+            }
+            Self::RefreshAsked => f.write_str("a full refresh was asked for"),
+            Self::Testing { tested, passed, listed } => {
+                write!(f, "{tested} of {listed} candidates tested, {passed} passed")
+            }
+            Self::ProviderUnavailable { why } => write!(f, "the provider gave no list: {why}"),
+            Self::ListRefused { why } => write!(f, "the list was refused: {why}"),
+            Self::NonePassed { tested, why } => {
+                write!(f, "none of {} passed: {why}", count(*tested, "candidate"))
+            }
+            Self::Loaded { slots, generation } => {
+                write!(f, "{} loaded from list {generation}", count(*slots, "slot"))
+            }
+            Self::RefreshLater { in_sec } => write!(f, "the next refresh is due in {in_sec} s"),
+            Self::ToDirect => f.write_str("no slot serves; clients leave by the WAN"),
+            Self::ToNone => f.write_str("no slot serves; clients are closed in"),
+            Self::DirectHeld => {
+                f.write_str("no slot serves; clients stay until `switch NAME direct` consents")
+            }
+            Self::Recovering => f.write_str("looking for a way to the provider"),
+            Self::BootstrapFailed { what, why } => write!(f, "{what} failed: {why}"),
+            Self::Stranger { interface } => write!(
+                f,
+                "interface {interface} exists and was not made by this policy: remove it, or name another in slots.interfaces"
+            ),
+            Self::Unfit { why } => f.write_str(why),
+        }
+    }
+}

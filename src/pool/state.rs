@@ -1,0 +1,351 @@
+//! What a pool remembers from one run to the next.
+//!
+//! **Invariant:** the state alone, with the policy, says what the kernel should look like.
+
+use super::candidate::{Candidate, EndpointId, List};
+use crate::names::Interface;
+use crate::observation::Counters;
+use crate::policy::ClientKey;
+use crate::policy::pool::Strategy;
+use crate::time::Moment;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
+
+/// Where the recovery plan stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Mode {
+    /// Every slot serves.
+    Normal,
+    /// A slot is being brought back.
+    LocalRepair,
+    /// A new pool is being fetched, tested and loaded.
+    FullPoolRefresh,
+    /// Fewer good endpoints than wished; service goes on with those that work.
+    DegradedPool,
+    /// Nothing is left to fill an empty slot with; the rest carries all clients.
+    SlotExhausted,
+    /// No slot serves: clients were put where the policy says.
+    DirectEmergency,
+    /// Clients are there, and the way back is being looked for.
+    BootstrapRecovery,
+}
+
+impl Mode {
+    /// As written in state, reports and the journal.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "NORMAL",
+            Self::LocalRepair => "LOCAL_REPAIR",
+            Self::FullPoolRefresh => "FULL_POOL_REFRESH",
+            Self::DegradedPool => "DEGRADED_POOL",
+            Self::SlotExhausted => "SLOT_EXHAUSTED",
+            Self::DirectEmergency => "DIRECT_EMERGENCY",
+            Self::BootstrapRecovery => "BOOTSTRAP_RECOVERY",
+        }
+    }
+
+    /// Whether the pool has given its clients up for now.
+    #[must_use]
+    pub fn is_direct(self) -> bool {
+        match self {
+            Self::DirectEmergency | Self::BootstrapRecovery => true,
+            Self::Normal
+            | Self::LocalRepair
+            | Self::FullPoolRefresh
+            | Self::DegradedPool
+            | Self::SlotExhausted => false,
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// All that a pool remembers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolState {
+    /// Where the recovery plan stands.
+    pub mode: Mode,
+    /// Since when.
+    pub since: Moment,
+    /// Whether a set of slots was ever verified, which is when the clients were taken over.
+    pub proven: bool,
+    /// The next step only looks: the WAN was down or a step was undone for it.
+    pub settle: bool,
+    /// The list that the slots are filled from.
+    pub pool: Option<List>,
+    /// A newer list that is being tested and loaded.
+    pub fresh: Option<List>,
+    /// The highest generation that was ever fetched.
+    pub last_generation: u32,
+    /// The slots.
+    pub slots: BTreeMap<Interface, Slot>,
+    /// Endpoints that serve nobody without a new list and a new test.
+    pub quarantine: BTreeMap<EndpointId, Quarantined>,
+    /// Where each client belongs; given once.
+    pub homes: BTreeMap<ClientKey, Interface>,
+    /// Where each client is.
+    pub egress: BTreeMap<ClientKey, Egress>,
+    /// Successful loads by a repair since the last full refresh.
+    pub repair_events_since_full_refresh: u32,
+    /// When the provider was last asked or its list last tried.
+    pub refresh_tried_at: Option<Moment>,
+    /// Somebody asked for a full refresh.
+    pub refresh_asked: bool,
+    /// Since when no slot serves.
+    pub none_serves_since: Option<Moment>,
+    /// The way out of Direct.
+    pub bootstrap: Bootstrap,
+    /// What was last found out about the machine, for when it cannot be seen.
+    pub surroundings: Option<Surroundings>,
+    /// The last good answers of the resolver.
+    pub names: BTreeMap<String, Vec<IpAddr>>,
+    /// The uplink's own exit address.
+    pub wan_exit_ip: Option<IpAddr>,
+}
+
+/// One slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slot {
+    /// What fills it.
+    pub content: Content,
+    /// Since when.
+    pub since: Moment,
+    /// Failed checks in a row.
+    pub failures: u32,
+    /// From too many failures until the retests have all passed.
+    pub failed: bool,
+    /// Retests that failed in a row since then.
+    pub retests_failed: u32,
+    /// Retests that passed in a row since then.
+    pub retests_passed: u32,
+    /// When retests brought it back without a repair.
+    pub false_alarms: Vec<Moment>,
+    /// The endpoint that was here before one after the other failed in its place while no slot
+    /// served; it is quarantined when one of them works.
+    pub replaced: Option<Candidate>,
+    /// Whether the MTU was lowered to see whether large packets are eaten.
+    pub mtu_lowered: bool,
+    /// Steps in a row in which a timeout was put down to load.
+    pub saturated: u32,
+    /// Steps in a row in which nothing could be said.
+    pub unknown: u32,
+    /// What the last check said.
+    pub verdict: Verdict,
+    /// Why, for people.
+    pub why: String,
+    /// The fastest good answer of the last healthy check.
+    pub latency_ms: Option<u64>,
+    /// The address that its clients are seen with.
+    pub exit_ip: Option<IpAddr>,
+    /// When that was last asked.
+    pub exit_ip_at: Option<Moment>,
+    /// What it had carried at the last look.
+    pub counters: Counters,
+}
+
+/// What fills a slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Content {
+    /// Nothing.
+    Empty,
+    /// An endpoint.
+    Loaded(Candidate),
+    /// An endpoint that is tried as a way to the provider; it carries no client.
+    Lent(Candidate),
+}
+
+/// What the last check of a slot said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Requests are carried.
+    Healthy,
+    /// They are not.
+    Failed,
+    /// It could not be said.
+    Unknown,
+}
+
+impl Slot {
+    /// A slot with this in it, as new.
+    #[must_use]
+    pub fn new(content: Content, now: &Moment) -> Self {
+        Self {
+            content,
+            since: now.clone(),
+            failures: 0,
+            failed: false,
+            retests_failed: 0,
+            retests_passed: 0,
+            false_alarms: Vec::new(),
+            replaced: None,
+            mtu_lowered: false,
+            saturated: 0,
+            unknown: 0,
+            verdict: Verdict::Unknown,
+            why: String::new(),
+            latency_ms: None,
+            exit_ip: None,
+            exit_ip_at: None,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The endpoint in it, lent or not.
+    #[must_use]
+    pub fn candidate(&self) -> Option<&Candidate> {
+        match &self.content {
+            Content::Loaded(candidate) | Content::Lent(candidate) => Some(candidate),
+            Content::Empty => None,
+        }
+    }
+
+    /// The endpoint that it is loaded with.
+    #[must_use]
+    pub fn loaded(&self) -> Option<&Candidate> {
+        match &self.content {
+            Content::Loaded(candidate) => Some(candidate),
+            Content::Empty | Content::Lent(_) => None,
+        }
+    }
+
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.content == Content::Empty
+    }
+}
+
+/// An endpoint that serves nobody for now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quarantined {
+    /// Its name when it was quarantined.
+    pub name: String,
+    /// Since when.
+    pub since: Moment,
+    /// Why.
+    pub why: String,
+}
+
+/// Where the flows that a client opens go.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Egress {
+    /// By a slot.
+    Slot(Interface),
+    /// By the WAN.
+    Direct,
+    /// Nowhere.
+    None,
+}
+
+/// What was found out about the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Surroundings {
+    /// The uplink.
+    pub wan: Interface,
+    /// Its MTU.
+    pub wan_mtu: u32,
+    /// Where clients are.
+    pub lan: BTreeSet<Interface>,
+    /// What clients reach without a slot.
+    pub local4: Vec<ipnet::Ipv4Net>,
+    /// The LAN's IPv6 prefixes.
+    pub local6: Vec<ipnet::Ipv6Net>,
+    /// The gateway's own addresses, which are nobody's client.
+    pub own: BTreeSet<IpAddr>,
+    /// The WAN's own subnet, where a neighbour may be.
+    pub wan_net: Option<ipnet::Ipv4Net>,
+    /// Local users by number.
+    pub users: BTreeMap<String, u32>,
+}
+
+/// The way out of Direct.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bootstrap {
+    /// The way through which the provider was last reached.
+    pub transport: Option<Strategy>,
+    /// When the last attempt was made.
+    pub tried_at: Option<Moment>,
+    /// Attempts that failed, for status.
+    pub failed: Vec<(Moment, String)>,
+}
+
+impl PoolState {
+    /// Nothing known yet: the first run.
+    #[must_use]
+    pub fn new(now: &Moment) -> Self {
+        Self {
+            mode: Mode::FullPoolRefresh,
+            since: now.clone(),
+            proven: false,
+            settle: false,
+            pool: None,
+            fresh: None,
+            last_generation: 0,
+            slots: BTreeMap::new(),
+            quarantine: BTreeMap::new(),
+            homes: BTreeMap::new(),
+            egress: BTreeMap::new(),
+            repair_events_since_full_refresh: 0,
+            refresh_tried_at: None,
+            refresh_asked: false,
+            none_serves_since: None,
+            bootstrap: Bootstrap::default(),
+            surroundings: None,
+            names: BTreeMap::new(),
+            wan_exit_ip: None,
+        }
+    }
+
+    /// Whether an endpoint is quarantined.
+    #[must_use]
+    pub fn is_quarantined(&self, candidate: &Candidate) -> bool {
+        self.quarantine.contains_key(&candidate.endpoint())
+    }
+
+    /// Whether a slot carries clients: loaded, not quarantined, not failed.
+    #[must_use]
+    pub fn serves(&self, interface: &Interface) -> bool {
+        self.slots.get(interface).is_some_and(|slot| {
+            !slot.failed && slot.loaded().is_some_and(|candidate| !self.is_quarantined(candidate))
+        })
+    }
+
+    /// Whether an endpoint, or its pair of keys, is up on any slot.
+    #[must_use]
+    pub fn is_active(&self, candidate: &Candidate) -> bool {
+        self.slots
+            .values()
+            .filter_map(Slot::candidate)
+            .any(|active| active.endpoint() == candidate.endpoint() || active.same_pair(candidate))
+    }
+
+    /// Tested candidates of this generation, neither active nor quarantined, the best first.
+    #[must_use]
+    pub fn reserve(&self) -> Vec<&Candidate> {
+        self.pool
+            .iter()
+            .flat_map(List::passed)
+            .filter(|candidate| !self.is_active(candidate) && !self.is_quarantined(candidate))
+            .collect()
+    }
+
+    /// Every generation whose files are still needed.
+    #[must_use]
+    pub fn generations(&self) -> BTreeSet<u32> {
+        let slots = self.slots.values().filter_map(Slot::candidate);
+        let lists = self.pool.iter().chain(&self.fresh).flat_map(|list| &list.candidates);
+        let folders = self.pool.iter().chain(&self.fresh).map(|list| list.generation);
+        slots.chain(lists).map(|candidate| candidate.config.generation).chain(folders).collect()
+    }
+}
