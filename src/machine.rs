@@ -13,6 +13,7 @@ use ipnet::IpNet;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// A kind of policy: a name for three functions.
 pub trait Machine {
@@ -49,8 +50,23 @@ pub trait Machine {
     /// What of the kernel concerns the policy in its state.
     fn scope(subject: &Subject<'_, Self>, turn: u32) -> KernelScope;
 
+    /// The state after a pause: counters and windows begin anew, history and marks stay.
+    fn resumed(state: &Self::State, now: &Moment) -> Self::State;
+
+    /// How often a step is due, and how long one may take.
+    fn rhythm(policy: &Self::Policy) -> Rhythm;
+
     /// How the policy's tunnels are made.
     fn means(policy: &Self::Policy) -> Means;
+}
+
+/// How often a step is due, and how long one may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rhythm {
+    /// From the start of one step to the start of the next; zero: always due.
+    pub interval: Duration,
+    /// The whole run's deadline.
+    pub budget: Duration,
 }
 
 /// What a machine is asked about.

@@ -1,2 +1,8 @@
 //! The command `egressctl`.
-fn main() {}
+
+use clap::Parser as _;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    egressctl::cli::run(egressctl::cli::Cli::parse())
+}

@@ -47,6 +47,28 @@ pub fn write_atomically(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<
     write().with_context(|| format!("writing {}", path.display()))
 }
 
+/// Makes a file hold `bytes`, or be gone. One that is as wished already is not written again.
+///
+/// # Errors
+/// When it cannot be read, written or removed.
+pub fn keep_in_step(path: &Path, bytes: Option<&[u8]>, mode: u32) -> anyhow::Result<()> {
+    let present = match std::fs::read(path) {
+        Ok(present) => Some(present),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+    };
+    match (present, bytes) {
+        (None, None) => Ok(()),
+        (Some(present), Some(bytes)) if present == bytes => Ok(()),
+        (_, Some(bytes)) => write_atomically(path, bytes, mode),
+        (Some(_), None) => {
+            std::fs::remove_file(path).with_context(|| format!("removing {}", path.display()))?;
+            let folder = path.parent().unwrap_or(Path::new("."));
+            sync_folder(folder).with_context(|| format!("syncing {}", folder.display()))
+        }
+    }
+}
+
 /// Makes renames and removals in `folder` durable.
 ///
 /// # Errors

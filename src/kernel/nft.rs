@@ -366,18 +366,19 @@ fn names_with<'a>(first: &str, rest: impl Iterator<Item = &'a Interface>) -> Str
     format!("{{ {} }}", all.join(", "))
 }
 
-/// Reads the placement back from what `nft list table` prints: each element of `client_mark`.
+/// Reads the placement back from what `nft list table` prints, or from what was rendered: each
+/// element of `client_mark`.
 #[must_use]
 pub fn placement_in(listing: &str) -> BTreeMap<Ipv4Net, Mark> {
     let Some((_, after)) = listing.split_once("map client_mark {") else {
         return BTreeMap::new();
     };
-    let body = after.split_once("\n\t}").map_or(after, |(body, _)| body);
+    let body = after.split_once("set clients {").map_or(after, |(body, _)| body);
     let Some((_, elements)) = body.split_once("elements = {") else {
         return BTreeMap::new();
     };
+    let elements = elements.split_once('}').map_or(elements, |(elements, _)| elements);
     elements
-        .trim_end_matches(['}', ' ', '\t', '\n'])
         .split(',')
         .filter_map(|element| {
             let (net, mark) = element.trim().split_once(" : ")?;

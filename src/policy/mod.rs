@@ -8,10 +8,12 @@
 
 mod clients;
 mod fault;
+mod overlap;
 pub mod pool;
 
 pub use clients::{ClientEntry, ClientKey};
 pub use fault::PolicyFault;
+pub use overlap::overlap;
 pub use pool::PoolPolicy;
 
 use serde::{Deserialize, Serialize};

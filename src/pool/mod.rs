@@ -17,13 +17,14 @@ pub mod reason;
 mod refresh;
 mod repair;
 pub mod state;
+pub mod status;
 mod turn;
 
 pub use reason::Reason;
 pub use state::PoolState;
 
 use crate::kernel::diff::Means;
-use crate::machine::{Considered, Decision, Future, Machine, ReasonText, Subject};
+use crate::machine::{Considered, Decision, Future, Machine, ReasonText, Rhythm, Subject};
 use crate::names::Interface;
 use crate::observation::{KernelScope, Observation, Question};
 use crate::plan::Backend;
@@ -33,6 +34,7 @@ use assess::{WanVerdict, assess};
 use candidate::Candidate;
 use state::{Content, Egress, Slot};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use turn::Turn;
 
 /// The kind `pool`.
@@ -156,6 +158,29 @@ impl Machine for Pool {
 
     fn scope(subject: &Subject<'_, Self>, turn: u32) -> KernelScope {
         ask::scope(subject.policy, subject.name, subject.state, subject.owned, turn)
+    }
+
+    fn resumed(state: &PoolState, now: &Moment) -> PoolState {
+        let mut state = state.clone();
+        state.none_serves_since = None;
+        for slot in state.slots.values_mut() {
+            slot.since = now.clone();
+            slot.retests_failed = 0;
+            slot.retests_passed = 0;
+            slot.saturated = 0;
+            slot.unknown = 0;
+            if !slot.failed {
+                slot.failures = 0;
+            }
+        }
+        state
+    }
+
+    fn rhythm(policy: &PoolPolicy) -> Rhythm {
+        Rhythm {
+            interval: Duration::from_secs(policy.params.health_check_interval_sec),
+            budget: Duration::from_secs(policy.params.step_budget_sec),
+        }
     }
 
     fn means(policy: &PoolPolicy) -> Means {

@@ -1,0 +1,164 @@
+//! The command line. Its doc comments are its help.
+//!
+//! **Invariant:** a command prints its result on standard output and its trouble on standard error,
+//! each trouble on one line.
+
+mod control;
+mod history;
+mod plan;
+mod status;
+mod step;
+
+use crate::host::policies::{Found, Unusable, find};
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Keeps a Linux gateway's clients online when tunnels fail.
+#[derive(Debug, Parser)]
+#[command(version, about, max_term_width = 100)]
+pub struct Cli {
+    #[command(flatten)]
+    places: Places,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Where policies and state are.
+#[derive(Clone, Debug, Args)]
+struct Places {
+    /// The folder of policies
+    #[arg(long, global = true, env = "EGRESSCTL_POLICY_DIR", default_value = "/etc/egressctl")]
+    policy_dir: PathBuf,
+    /// The folder of state; without it systemd's `STATE_DIRECTORY`, else /var/lib/egressctl
+    #[arg(long, global = true, env = "EGRESSCTL_STATE_DIR")]
+    state_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Look once, decide once, change once, prove it, and exit
+    Step(StepArgs),
+    /// Print what a step would do; change and create nothing
+    Plan(PlanArgs),
+    /// Say how things are
+    Status(StatusArgs),
+    /// Say what was done, and why
+    History(HistoryArgs),
+    /// Change nothing until `resume`; observing goes on
+    Pause(NameArgs),
+    /// Go on after `pause`
+    Resume(NameArgs),
+    /// Give the clients back, remove all that was made, and pause
+    Down(DownArgs),
+}
+
+/// Which policies are meant.
+#[derive(Debug, Args)]
+struct Wanted {
+    /// Policies by name or path; none given: all of the policy folder
+    policies: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+struct StepArgs {
+    #[command(flatten)]
+    wanted: Wanted,
+    /// Only print what would be done
+    #[arg(long)]
+    plan: bool,
+    /// Step although it is not due yet
+    #[arg(long)]
+    now: bool,
+    /// Print one JSON object a policy
+    #[arg(long)]
+    json: bool,
+    /// Accept that the policy's file has moved
+    #[arg(long)]
+    adopt: bool,
+}
+
+#[derive(Debug, Args)]
+struct PlanArgs {
+    #[command(flatten)]
+    wanted: Wanted,
+    /// Print one JSON object a policy
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct StatusArgs {
+    #[command(flatten)]
+    wanted: Wanted,
+    /// Print JSON: an object, or an array for several policies
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct HistoryArgs {
+    /// The policy
+    policy: String,
+    /// At most so many lines, the newest last
+    #[arg(short, default_value_t = 20)]
+    n: usize,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct NameArgs {
+    /// The policy
+    policy: String,
+}
+
+#[derive(Debug, Args)]
+struct DownArgs {
+    /// The policy
+    policy: String,
+    /// Only print what would be done
+    #[arg(long)]
+    plan: bool,
+}
+
+impl Places {
+    fn state_dir(&self) -> PathBuf {
+        self.state_dir.clone().unwrap_or_else(crate::host::environment::state_dir)
+    }
+
+    fn find(&self, wanted: &[String]) -> Vec<Result<Found, Unusable>> {
+        find(&self.policy_dir, wanted)
+    }
+}
+
+/// Runs a command and gives the program's exit code.
+pub fn run(cli: Cli) -> ExitCode {
+    let places = cli.places;
+    let code = match cli.command {
+        Command::Step(args) if args.plan => plan::plan(&places, &args.wanted.policies, args.json),
+        Command::Step(args) => step::step(&places, &args),
+        Command::Plan(args) => plan::plan(&places, &args.wanted.policies, args.json),
+        Command::Status(args) => status::status(&places, &args),
+        Command::History(args) => history::history(&places, &args),
+        Command::Pause(args) => control::pause(&places, &args.policy),
+        Command::Resume(args) => control::resume(&places, &args.policy),
+        Command::Down(args) if args.plan => plan::down(&places, &args.policy),
+        Command::Down(args) => control::down(&places, &args.policy),
+    };
+    ExitCode::from(code)
+}
+
+/// Prints a line of result. A reader that went away is no trouble of ours.
+fn say(line: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stdout().lock(), "{line}").is_ok();
+}
+
+/// Prints a line of trouble.
+fn complain(line: &str) {
+    use std::io::Write as _;
+    let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let _ = writeln!(std::io::stderr().lock(), "egressctl: {line}").is_ok();
+}

@@ -1,0 +1,65 @@
+//! Whether two policies would claim the same things.
+//!
+//! **Invariant:** policies that do not overlap can be stepped side by side in any order.
+
+use super::pool::{MARK_BASE, PRIORITIES, PoolPolicy};
+use super::{ClientKey, Policy};
+use crate::names::PolicyName;
+use ipnet::IpNet;
+
+/// What two policies both claim, in words, if they do.
+#[must_use]
+pub fn overlap(a: (&PolicyName, &Policy), b: (&PolicyName, &Policy)) -> Option<String> {
+    let ((a_name, a), (b_name, b)) = (a, b);
+    if a_name.nft_table() == b_name.nft_table() {
+        return Some(format!("the nft table {}", a_name.nft_table()));
+    }
+    match (a, b) {
+        (Policy::Pool(a), Policy::Pool(b)) => pools(a, b),
+    }
+}
+
+fn pools(a: &PoolPolicy, b: &PoolPolicy) -> Option<String> {
+    let interfaces = |policy: &PoolPolicy| {
+        let standby = policy.bootstrap.wireguard.iter().map(|standby| standby.interface.clone());
+        let tests = policy.test.interfaces();
+        policy.slots.interfaces.iter().cloned().chain(tests).chain(standby).collect::<Vec<_>>()
+    };
+    let theirs = interfaces(b);
+    if let Some(both) = interfaces(a).into_iter().find(|name| theirs.contains(name)) {
+        return Some(format!("interface {both}"));
+    }
+    let tables = |policy: &PoolPolicy| {
+        let first = policy.slots.first_table;
+        let n = u32::try_from(policy.slots.interfaces.len()).unwrap_or(u32::MAX);
+        (first, first.saturating_add(n))
+    };
+    if meet(tables(a), tables(b)) {
+        return Some(format!("routing tables from {}", tables(a).0.max(tables(b).0)));
+    }
+    if a.routing.first_mark.0 & MARK_BASE == b.routing.first_mark.0 & MARK_BASE {
+        return Some(format!("marks like {}", a.routing.first_mark));
+    }
+    let priorities = |policy: &PoolPolicy| {
+        (policy.routing.rule_priority, policy.routing.rule_priority.saturating_add(PRIORITIES))
+    };
+    if meet(priorities(a), priorities(b)) {
+        return Some(format!("rule priorities from {}", priorities(a).0.max(priorities(b).0)));
+    }
+    for ours in a.client_prefixes() {
+        let meets = |theirs: &ipnet::Ipv4Net| ours.contains(theirs) || theirs.contains(&ours);
+        if b.client_prefixes().iter().any(meets) {
+            return Some(format!("client {}", ClientKey::Prefix(IpNet::V4(ours))));
+        }
+    }
+    let users = b.users();
+    a.users()
+        .into_iter()
+        .find(|user| users.contains(user))
+        .map(|user| format!("client user:{user}"))
+}
+
+/// Whether two half-open ranges meet.
+fn meet(a: (u32, u32), b: (u32, u32)) -> bool {
+    a.0 < b.1 && b.0 < a.1
+}

@@ -1,0 +1,298 @@
+//! A pool's status, for people and machines.
+//!
+//! **Invariant:** a row a slot in the policy's order, a row a client in the policy's order.
+
+use super::Pool;
+use super::state::{Content, Egress, Mode, PoolState, Slot, Verdict};
+use crate::machine::Machine as _;
+use crate::names::{Interface, PolicyName};
+use crate::policy::PoolPolicy;
+use crate::record::Record;
+use crate::status::{Head, Next, Standing, is_stale};
+use crate::time::Moment;
+use jiff::Timestamp;
+use serde::Serialize;
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// A pool's status.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PoolStatus {
+    /// What every status begins with.
+    #[serde(flatten)]
+    pub head: Head,
+    /// A row a slot.
+    pub slots: Vec<SlotRow>,
+    /// A row a client.
+    pub clients: Vec<ClientRow>,
+    /// The list that slots are filled from.
+    pub pool: Option<PoolRow>,
+    /// Repairs since the last full refresh.
+    pub repair_events_since_full_refresh: u32,
+    /// What is due next.
+    pub next: Vec<Next>,
+    /// How it is judged.
+    #[serde(skip)]
+    pub standing: Standing,
+}
+
+/// One slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SlotRow {
+    /// Its interface.
+    pub interface: Interface,
+    /// What fills it.
+    pub endpoint: Option<String>,
+    /// How it is.
+    pub health: SlotHealth,
+    /// Why.
+    pub why: String,
+    /// Failed checks in a row.
+    pub failures: u32,
+    /// How many clients leave by it.
+    pub clients: usize,
+    /// The address that they are seen with.
+    pub exit_ip: Option<IpAddr>,
+    /// The fastest good answer of its last healthy check.
+    pub latency_ms: Option<u64>,
+    /// Since when it is filled so.
+    pub since: Timestamp,
+}
+
+/// How a slot is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SlotHealth {
+    /// It serves.
+    Healthy,
+    /// It does not, or its retests have not passed yet.
+    Failed,
+    /// It could not be told.
+    Unknown,
+    /// Nothing is in it.
+    Empty,
+    /// It is tried as a way to the provider.
+    Lent,
+}
+
+impl SlotHealth {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+            Self::Empty => "empty",
+            Self::Lent => "lent",
+        }
+    }
+}
+
+/// One client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClientRow {
+    /// As in the policy; a spread prefix has a row a bucket.
+    pub client: String,
+    /// `vpn1`, `direct` or `none`; before the first placement `direct`, since main carries it.
+    pub egress: String,
+}
+
+/// The list that slots are filled from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PoolRow {
+    /// Which list.
+    pub generation: u32,
+    /// Tested candidates that are neither active nor quarantined.
+    pub reserve: usize,
+    /// Endpoints that serve nobody.
+    pub quarantined: usize,
+    /// When the list was fetched.
+    pub fetched_at: Timestamp,
+}
+
+/// Makes a pool's status.
+#[must_use]
+pub fn status(
+    name: &PolicyName,
+    policy: &PoolPolicy,
+    record: &Record<PoolState>,
+    now: &Moment,
+) -> PoolStatus {
+    let state = record.machine.as_ref();
+    let head = Head::new(name, "pool", record, state.map(Pool::stands));
+    let interval = Duration::from_secs(policy.params.health_check_interval_sec);
+    let stale = is_stale(record.last_step.as_ref(), interval, now);
+    let Some(state) = state else {
+        return PoolStatus {
+            head,
+            slots: Vec::new(),
+            clients: Vec::new(),
+            pool: None,
+            repair_events_since_full_refresh: 0,
+            next: Vec::new(),
+            standing: if record.last_step.is_none() {
+                Standing::Stale
+            } else {
+                Standing::Unprotected
+            },
+        };
+    };
+    let slots = policy
+        .slots
+        .interfaces
+        .iter()
+        .filter_map(|interface| Some(slot_row(interface, state.slots.get(interface)?, state)))
+        .collect();
+    let clients = policy
+        .client_keys()
+        .iter()
+        .map(|client| ClientRow {
+            client: client.to_string(),
+            egress: match state.egress.get(client) {
+                Some(Egress::Slot(slot)) => slot.to_string(),
+                Some(Egress::None) => "none".to_owned(),
+                Some(Egress::Direct) | None => "direct".to_owned(),
+            },
+        })
+        .collect();
+    PoolStatus {
+        head,
+        slots,
+        clients,
+        pool: state.pool.as_ref().map(|pool| PoolRow {
+            generation: pool.generation,
+            reserve: state.reserve().len(),
+            quarantined: state.quarantine.len(),
+            fetched_at: pool.fetched_at.at,
+        }),
+        repair_events_since_full_refresh: state.repair_events_since_full_refresh,
+        next: next(policy, state, record),
+        standing: standing(policy, state, stale),
+    }
+}
+
+fn slot_row(interface: &Interface, slot: &Slot, state: &PoolState) -> SlotRow {
+    let health = match (&slot.content, slot.verdict) {
+        (Content::Empty, _) => SlotHealth::Empty,
+        (Content::Lent(_), _) => SlotHealth::Lent,
+        (Content::Loaded(_), _) if slot.failed => SlotHealth::Failed,
+        (Content::Loaded(_), Verdict::Healthy) => SlotHealth::Healthy,
+        (Content::Loaded(_), Verdict::Failed) => SlotHealth::Failed,
+        (Content::Loaded(_), Verdict::Unknown) => SlotHealth::Unknown,
+    };
+    let here = Egress::Slot(interface.clone());
+    SlotRow {
+        interface: interface.clone(),
+        endpoint: slot.candidate().map(|candidate| candidate.name.clone()),
+        health,
+        why: slot.why.clone(),
+        failures: slot.failures,
+        clients: state.egress.values().filter(|egress| **egress == here).count(),
+        exit_ip: slot.exit_ip,
+        latency_ms: slot.latency_ms,
+        since: slot.since.at,
+    }
+}
+
+/// How a pool is judged.
+fn standing(policy: &PoolPolicy, state: &PoolState, stale: bool) -> Standing {
+    let serving = policy.slots.interfaces.iter().filter(|slot| state.serves(slot)).count();
+    let unprotected = state.egress.is_empty()
+        || state.egress.values().any(|egress| match egress {
+            Egress::Slot(slot) => !state.serves(slot),
+            Egress::Direct | Egress::None => true,
+        });
+    if !state.proven || serving == 0 || unprotected {
+        Standing::Unprotected
+    } else if stale {
+        Standing::Stale
+    } else if serving == policy.slots.interfaces.len() && state.mode == Mode::Normal {
+        Standing::AsWished
+    } else {
+        Standing::Degraded
+    }
+}
+
+/// What is due next, the next first.
+fn next(policy: &PoolPolicy, state: &PoolState, record: &Record<PoolState>) -> Vec<Next> {
+    let params = &policy.params;
+    let mut due = Vec::new();
+    if record.paused.is_none() {
+        let last = record.last_step.as_ref().map(|last| &last.at);
+        let interval = Duration::from_secs(params.health_check_interval_sec);
+        due.extend(last.map(|at| Next { what: "check".to_owned(), at: at.after(interval).at }));
+    }
+    let wait = match state.mode {
+        Mode::DegradedPool | Mode::SlotExhausted => params.hmn_refresh_retry_interval_sec,
+        Mode::FullPoolRefresh if state.proven => params.hmn_refresh_retry_interval_sec,
+        Mode::FullPoolRefresh | Mode::BootstrapRecovery => params.bootstrap_retry_interval_sec,
+        Mode::Normal | Mode::LocalRepair | Mode::DirectEmergency => return due,
+    };
+    if let Some(tried) = &state.refresh_tried_at {
+        let at = tried.after(Duration::from_secs(wait)).at;
+        due.push(Next { what: "refresh".to_owned(), at });
+    }
+    due.sort_by_key(|next| next.at);
+    due
+}
+
+impl fmt::Display for PoolStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head = &self.head;
+        let clock = |at: Timestamp| at.strftime("%Y-%m-%d %H:%M:%SZ").to_string();
+        let state = head.state.as_deref().unwrap_or("never stepped");
+        write!(f, "{} (pool)  {state}", head.policy)?;
+        if let Some(since) = head.since {
+            write!(f, " since {}", clock(since))?;
+        }
+        if let Some(paused) = head.paused {
+            write!(f, "  PAUSED by a person since {}", clock(paused))?;
+        }
+        for reason in &head.reasons {
+            write!(f, "\n  {}", reason.text)?;
+        }
+        for slot in &self.slots {
+            write!(
+                f,
+                "\n  {:<10} {:<8} {:<20} {:>3} clients",
+                slot.interface.as_str(),
+                slot.health.as_str(),
+                slot.endpoint.as_deref().unwrap_or("-"),
+                slot.clients
+            )?;
+            if let Some(latency) = slot.latency_ms {
+                write!(f, "  {latency} ms")?;
+            }
+            if let Some(exit) = slot.exit_ip {
+                write!(f, "  exit {exit}")?;
+            }
+            if !slot.why.is_empty() {
+                write!(f, "  {}", slot.why)?;
+            }
+        }
+        let away = |egress: &str| self.clients.iter().filter(|row| row.egress == egress).count();
+        for (egress, words) in
+            [("direct", "leave by the WAN, unprotected"), ("none", "are closed in")]
+        {
+            let n = away(egress);
+            if n > 0 {
+                write!(f, "\n  {n} clients {words}")?;
+            }
+        }
+        if let Some(pool) = &self.pool {
+            write!(
+                f,
+                "\n  list {} of {}: {} in reserve, {} quarantined; {} repairs since the last full refresh",
+                pool.generation,
+                clock(pool.fetched_at),
+                pool.reserve,
+                pool.quarantined,
+                self.repair_events_since_full_refresh
+            )?;
+        }
+        for next in &self.next {
+            write!(f, "\n  next {} at {}", next.what, clock(next.at))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,350 @@
+//! One run in order: the only place where the pure core and the host meet.
+//!
+//! ```text
+//! lock ─► load state ─► journal left over? ─► undo it, say recovered, exit
+//!                           │ no
+//!                           ▼
+//! ask (pure) ─► observe ─► decide (pure) ─► diff (pure) ─► plan
+//!                                                            │
+//!    commit the future that came true ◄─ verify ◄─ apply ◄─ journal on disk ◄─ lint
+//! ```
+//!
+//! **Invariant:** a run makes at most one transition, and ends with the world and the state file in
+//! agreement, or with a journal on disk that the next run undoes.
+
+mod control;
+mod preview;
+mod recover;
+mod transact;
+
+pub use control::{down, pause, resume};
+pub use preview::{Preview, preview, preview_down};
+
+use crate::host::apply::Hands;
+use crate::host::observe::{Eyes, observe};
+use crate::host::store::{Folder, Held, Loaded, Opened, open_locked};
+use crate::host::{clock, provider};
+use crate::kernel::World;
+use crate::kernel::diff::diff;
+use crate::kernel::read::sha256;
+use crate::machine::{Considered, Decision, Machine, Owned, Subject};
+use crate::names::{Interface, PolicyName};
+use crate::observation::{Observation, Question};
+use crate::outcome::{Ending, Exit, Report};
+use crate::record::{Journal, LastStep, LoadedNft, Record};
+use crate::time::Moment;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Which policy is stepped, and how.
+pub struct Order<'a, M: Machine> {
+    /// Its name.
+    pub name: &'a PolicyName,
+    /// The tag of its kind.
+    pub kind: &'static str,
+    /// Its file.
+    pub path: &'a Path,
+    /// The policy.
+    pub policy: &'a M::Policy,
+    /// The folder of all state.
+    pub state_dir: &'a Path,
+    /// Whether the file may have moved since the last run.
+    pub adopt: bool,
+    /// Whether it is stepped although it is not due.
+    pub now: bool,
+}
+
+/// A run that holds the lock.
+struct Run<'a, M: Machine> {
+    order: &'a Order<'a, M>,
+    folder: Folder,
+    held: Held<Record<M::State>, Journal<M::State>>,
+    record: Record<M::State>,
+    hands: Hands,
+    started: Moment,
+}
+
+/// Steps one policy. What goes wrong is in the report; `rights` says which rights are missing.
+pub fn step<M: Machine>(order: &Order<'_, M>, rights: Option<String>) -> Report {
+    holding_the_lock(order, rights, Run::step)
+}
+
+/// Runs `work` with the lock held, and remembers how it ended.
+fn holding_the_lock<M: Machine>(
+    order: &Order<'_, M>,
+    rights: Option<String>,
+    work: impl FnOnce(&mut Run<'_, M>) -> anyhow::Result<Report>,
+) -> Report {
+    let epoch = || Moment { at: jiff::Timestamp::UNIX_EPOCH, boot: String::new(), up_ms: 0 };
+    let now = clock::now().unwrap_or_else(|_| epoch());
+    let blank = Report::new(order.name, order.kind, &now);
+    if let Some(missing) = rights {
+        return blank.because("rights", missing).ended(Ending::Failed, Exit::Failed);
+    }
+    match begin(order) {
+        Ok(Begun::Held(mut run)) => {
+            let report = work(&mut run).unwrap_or_else(|error| {
+                run.stands(blank)
+                    .because("failed", format!("{error:#}"))
+                    .ended(Ending::Failed, Exit::Failed)
+            });
+            run.end(report)
+        }
+        Ok(Begun::Busy) => {
+            blank.because("busy", "another run holds the lock").ended(Ending::Busy, Exit::Busy)
+        }
+        Err(error) => {
+            blank.because("failed", format!("{error:#}")).ended(Ending::Failed, Exit::Failed)
+        }
+    }
+}
+
+/// What became of taking the lock.
+enum Begun<'a, M: Machine> {
+    Busy,
+    Held(Box<Run<'a, M>>),
+}
+
+fn begin<'a, M: Machine>(order: &'a Order<'a, M>) -> anyhow::Result<Begun<'a, M>> {
+    let started = clock::now()?;
+    let folder = Folder::new(order.state_dir, order.name.clone());
+    let opened = open_locked(&folder, order.kind, order.path, order.adopt, &started)?;
+    let held = match opened {
+        Opened::Busy => return Ok(Begun::Busy),
+        Opened::Held(held) => held,
+        Opened::Newer { found, known } => anyhow::bail!(
+            "state of {} has format version {found}, newer than {known}: use the newer egressctl, nothing was touched",
+            order.name
+        ),
+        Opened::OtherPath { recorded } => anyhow::bail!(
+            "state of {} belongs to {}, not to {}: say --adopt if the policy has moved",
+            order.name,
+            recorded.display(),
+            order.path.display()
+        ),
+    };
+    let record = held.loaded().body().cloned().unwrap_or_default();
+    let hands = Hands::new(folder.path().to_owned());
+    Ok(Begun::Held(Box::new(Run { order, folder, held, record, hands, started })))
+}
+
+impl<M: Machine> Run<'_, M> {
+    fn subject(&self) -> Subject<'_, M> {
+        Subject {
+            name: self.order.name,
+            policy: self.order.policy,
+            state: self.record.machine.as_ref(),
+            owned: &self.record.owned,
+        }
+    }
+
+    /// A report that says where the machine stands.
+    fn stands(&self, mut report: Report) -> Report {
+        let stands = self.record.machine.as_ref().map(|state| M::stands(state).0.to_owned());
+        report.from.clone_from(&stands);
+        report.to = stands;
+        report
+    }
+
+    fn blank(&self) -> Report {
+        let report = Report::new(self.order.name, self.order.kind, &self.started);
+        let mut report = self.stands(report);
+        for note in self.held.notes() {
+            report = report.because("state", note.clone());
+        }
+        report
+    }
+
+    fn step(&mut self) -> anyhow::Result<Report> {
+        if self.held.journal().is_some() {
+            return self.recover();
+        }
+        if !self.order.now && !self.is_due() {
+            return Ok(self.blank().ended(Ending::NotDue, Exit::Fine));
+        }
+        if let Loaded::Nothing | Loaded::Lost { .. } = self.held.loaded() {
+            self.rebuild()?;
+        }
+        let mut seen = Observation::new(self.started.clone());
+        match self.consider(&mut seen)? {
+            Considered::Ask(_) => anyhow::bail!("the machine asks without end"),
+            Considered::Unable(reasons) => {
+                let mut report = self.blank();
+                report.reasons.extend(reasons);
+                Ok(report.ended(Ending::Failed, Exit::Failed))
+            }
+            Considered::Decide(decision) if self.record.paused.is_some() => {
+                Ok(self.look_on(&decision))
+            }
+            Considered::Decide(decision) => self.transact(&seen, *decision),
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        let interval = M::rhythm(self.order.policy).interval;
+        self.record.last_step.as_ref().is_none_or(|last| self.started.since(&last.at) >= interval)
+    }
+
+    /// A paused policy is looked at and not touched.
+    fn look_on(&self, decision: &Decision<M::State>) -> Report {
+        let mut report = self.blank().because("paused", "paused; nothing is changed");
+        report.reasons.extend(decision.wished.reasons.iter().cloned());
+        report
+    }
+
+    /// Asks and observes in rounds until the machine has decided.
+    fn consider(&mut self, seen: &mut Observation) -> anyhow::Result<Considered<M::State>> {
+        let budget = M::rhythm(self.order.policy).budget;
+        let mut testing = false;
+        loop {
+            let now = clock::now()?;
+            // Half of the budget is left for changing, proving and, if need be, undoing.
+            let in_time = now.since(&self.started) < budget / 2;
+            let considered = M::consider(&self.subject(), seen, &now, in_time);
+            let Considered::Ask(questions) = considered else {
+                if testing {
+                    self.held.commit(&self.record, &now)?;
+                }
+                return Ok(considered);
+            };
+            let paused = self.record.paused.is_some();
+            let changes = |question: &Question| match question {
+                Question::Trial(_) | Question::List(_) => true,
+                Question::Kernel(_) | Question::Names(_) | Question::Pages(_) => false,
+            };
+            if paused && questions.iter().any(changes) {
+                return Ok(M::consider(&self.subject(), seen, &now, false));
+            }
+            let makes: BTreeSet<Interface> = questions
+                .iter()
+                .filter_map(|question| match question {
+                    Question::Trial(trial) => Some(trial.interface.clone()),
+                    Question::Kernel(_)
+                    | Question::Names(_)
+                    | Question::Pages(_)
+                    | Question::List(_) => None,
+                })
+                .collect();
+            if !makes.is_empty() && !testing {
+                let backup = seen.kernel().map(|kernel| kernel.world.clone()).unwrap_or_default();
+                self.held.begin(&Journal {
+                    at: now,
+                    purpose: "candidates are tested".to_owned(),
+                    backup,
+                    // All that a batch may make: a later batch may be larger than the first.
+                    makes: M::scope(&self.subject(), 0)
+                        .interfaces
+                        .into_iter()
+                        .filter(|name| !self.record.owned.interfaces.contains(name))
+                        .filter(|name| makes.contains(name) || is_test::<M>(self, name))
+                        .collect(),
+                    commands: Vec::new(),
+                    undone: self.record.clone(),
+                })?;
+                testing = true;
+            }
+            let eyes = Eyes { folder: self.folder.path(), hands: &self.hands, may_change: true };
+            for (question, reading) in observe(questions, &eyes)? {
+                seen.readings.insert(question, reading);
+            }
+        }
+    }
+
+    /// Remembers how the step ended, and tells history.
+    fn end(&mut self, mut report: Report) -> Report {
+        let Ok(now) = clock::now() else { return report };
+        report.duration_ms =
+            u64::try_from(now.since(&self.started).as_millis()).unwrap_or(u64::MAX);
+        match report.outcome {
+            // Nothing was looked at, so nothing is remembered; a stuck run keeps its journal.
+            Ending::NotDue | Ending::Busy => return report,
+            Ending::Steady
+            | Ending::Applied
+            | Ending::RolledBack
+            | Ending::Recovered
+            | Ending::Failed => {}
+        }
+        if report.is_news()
+            && let Ok(line) = serde_json::to_string(&report)
+            && let Err(error) = self.held.remember(&line)
+        {
+            // Telling history is a service, not a duty: the step has done its work.
+            report = report.because("history", format!("history was not written: {error:#}"));
+        }
+        if report.exit == Exit::Stuck || self.held.journal().is_some() {
+            return report;
+        }
+        self.record.last_step = Some(LastStep {
+            at: self.started.clone(),
+            outcome: report.outcome,
+            transition: report.transition(),
+            duration_ms: report.duration_ms,
+            reasons: report.reasons.clone(),
+        });
+        if let Err(error) = self.held.commit(&self.record, &now) {
+            report =
+                report.because("state", format!("{error:#}")).ended(Ending::Failed, Exit::Failed);
+        }
+        report
+    }
+
+    /// Looks at the kernel again, for the objects of a wished world too.
+    fn look(&self, desired: &World, makes: &BTreeSet<Interface>) -> anyhow::Result<World> {
+        let mut scope = M::scope(&self.subject(), 1);
+        scope.owned.extend(makes.iter().cloned());
+        scope.interfaces.extend(makes.iter().cloned());
+        scope.sysctls.extend(desired.sysctls.keys().cloned());
+        for (interface, tunnel) in &desired.tunnels {
+            if let (Some(config), Some(ends)) = (&tunnel.config, &tunnel.ends) {
+                scope.expected.insert(interface.clone(), (config.clone(), ends.into()));
+            }
+        }
+        scope.bound.clear();
+        Ok(crate::host::look::kernel(&scope)?.world)
+    }
+
+    fn no_difference(&self, actual: &World, desired: &World) -> Result<(), String> {
+        let means = M::means(self.order.policy);
+        match diff(actual, desired, &means).first() {
+            None => Ok(()),
+            Some(step) => {
+                Err(format!("the kernel is not as wished: {} is still due", step.action.command()))
+            }
+        }
+    }
+
+    /// Forgets pool folders that nothing needs any more. A failure is no trouble: the next run tries
+    /// again.
+    fn forget(&self, keep: &BTreeSet<u32>) {
+        provider::forget(self.folder.path(), keep);
+    }
+}
+
+/// Whether an interface is one that candidates are tested on: in scope, and expected nowhere.
+fn is_test<M: Machine>(run: &Run<'_, M>, name: &Interface) -> bool {
+    !M::scope(&run.subject(), 0).expected.contains_key(name)
+}
+
+/// What is remembered of a loaded nft table.
+fn loaded_nft(desired: &World, actual: &World) -> Option<LoadedNft> {
+    let listing = actual.nft.as_ref()?.listing.clone()?;
+    Some(LoadedNft { text: sha256(desired.nft.as_ref()?.text.as_bytes()), listing })
+}
+
+/// What the policy owns once a world is proven.
+fn owned_after(before: &Owned, desired: &World, backup: &World) -> Owned {
+    let interfaces: BTreeSet<Interface> = desired.tunnels.keys().cloned().collect();
+    let ours = |path: &str| {
+        interfaces.iter().chain(&before.interfaces).any(|name| path.contains(&format!("/{name}/")))
+    };
+    let sysctls = desired
+        .sysctls
+        .keys()
+        .filter(|path| !ours(path))
+        .filter_map(|path| {
+            let original = before.sysctls.get(path).or_else(|| backup.sysctls.get(path))?;
+            Some((path.clone(), original.clone()))
+        })
+        .collect();
+    Owned { interfaces, sysctls }
+}
