@@ -8,6 +8,7 @@
 //! asked again carries another turn.
 
 use crate::iproute::Link;
+use crate::kernel::diff::Means;
 use crate::kernel::{ConfigRef, Ends, World};
 use crate::names::Interface;
 use crate::policy::pool::{Provider, Require};
@@ -353,6 +354,8 @@ pub struct ListQuestion {
     pub provider: Provider,
     /// The folder that the candidates' files go into.
     pub generation: u32,
+    /// Whether the program that configures tunnels understands AmneziaWG.
+    pub amnezia: bool,
 }
 
 /// What the provider said.
@@ -381,6 +384,8 @@ pub struct Trial {
     pub config: ConfigRef,
     /// The test interface.
     pub interface: Interface,
+    /// How it is made.
+    pub means: Means,
     /// Its peer's literal address.
     pub endpoint: SocketAddr,
     /// Its own addresses.

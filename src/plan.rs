@@ -117,7 +117,7 @@ pub enum Action {
 }
 
 /// Who implements a tunnel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Backend {
     /// A link type of the kernel.
     Kernel(String),

@@ -11,7 +11,7 @@ use crate::names::Interface;
 use crate::plan::{Action, Backend, Phase, Step};
 
 /// How tunnels are made and configured, which a world does not say.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Means {
     /// Who implements tunnels.
     pub backend: Backend,

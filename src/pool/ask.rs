@@ -225,6 +225,7 @@ pub(super) fn trial(
         name: candidate.name.clone(),
         config: candidate.config.clone(),
         interface: interface.clone(),
+        means: layout::means(policy),
         endpoint,
         addresses: candidate.addresses.iter().copied().collect(),
         mtu: layout::mtu_of(candidate, surroundings),

@@ -6,9 +6,11 @@
 use super::candidate::Candidate;
 use super::state::{Content, Egress, PoolState, Slot, Surroundings};
 use crate::iproute::{Family, Route, RouteKind, Rule, RuleAction};
+use crate::kernel::diff::Means;
 use crate::kernel::nft::{Layout, SlotLayout};
 use crate::kernel::{Ends, NftTable, Tunnel, World};
 use crate::names::{Interface, Mark, PolicyName, Table};
+use crate::plan::Backend;
 use crate::policy::pool::{Inbound, Ipv6, SLOT_RULES};
 use crate::policy::{ClientEntry, ClientKey, PoolPolicy};
 use ipnet::{IpNet, Ipv4Net};
@@ -82,6 +84,17 @@ pub fn tunnel(
         mtu: if slot.mtu_lowered { mtu.min(SMALL_MTU) } else { mtu },
         up: true,
     }
+}
+
+/// How the policy's tunnels are made.
+#[must_use]
+pub fn means(policy: &PoolPolicy) -> Means {
+    let tool = policy.wireguard.tool;
+    let backend = match policy.wireguard.userspace {
+        Some(userspace) => Backend::Userspace(userspace.program().to_owned()),
+        None => Backend::Kernel(tool.link_type().to_owned()),
+    };
+    Means { backend, tool: tool.program().to_owned() }
 }
 
 /// Whether the clients are in our hands: once a set was proven, or from the start where the policy

@@ -27,7 +27,6 @@ use crate::kernel::diff::Means;
 use crate::machine::{Considered, Decision, Future, Machine, ReasonText, Rhythm, Subject};
 use crate::names::Interface;
 use crate::observation::{KernelScope, Observation, Question};
-use crate::plan::Backend;
 use crate::policy::PoolPolicy;
 use crate::time::Moment;
 use assess::{WanVerdict, assess};
@@ -184,12 +183,7 @@ impl Machine for Pool {
     }
 
     fn means(policy: &PoolPolicy) -> Means {
-        let tool = policy.wireguard.tool;
-        let backend = match policy.wireguard.userspace {
-            Some(userspace) => Backend::Userspace(userspace.program().to_owned()),
-            None => Backend::Kernel(tool.link_type().to_owned()),
-        };
-        Means { backend, tool: tool.program().to_owned() }
+        layout::means(policy)
     }
 }
 

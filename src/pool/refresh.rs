@@ -12,6 +12,7 @@ use super::state::{Mode, Slot};
 use super::turn::Turn;
 use crate::names::Interface;
 use crate::observation::{ListQuestion, ListReading, Question, TrialResult};
+use crate::policy::pool::Tool;
 use crate::time::Moment;
 use std::time::Duration;
 
@@ -109,6 +110,10 @@ impl Turn<'_> {
                     self.asks.push(Question::List(ListQuestion {
                         provider: self.policy.provider.clone(),
                         generation: self.state.last_generation.saturating_add(1),
+                        amnezia: match self.policy.wireguard.tool {
+                            Tool::Awg => true,
+                            Tool::Wg => false,
+                        },
                     }));
                     return Progress::Unfinished;
                 }
