@@ -66,7 +66,7 @@ struct Run<'a, M: Machine> {
 
 /// Steps one policy. What goes wrong is in the report; `rights` says which rights are missing.
 pub fn step<M: Machine>(order: &Order<'_, M>, rights: Option<String>) -> Report {
-    holding_the_lock(order, rights, Run::step)
+    holding_the_lock(order, rights, |run| run.step())
 }
 
 /// Runs `work` with the lock held, and remembers how it ended.
@@ -316,7 +316,7 @@ impl<M: Machine> Run<'_, M> {
     /// Forgets pool folders that nothing needs any more. A failure is no trouble: the next run tries
     /// again.
     fn forget(&self, keep: &BTreeSet<u32>) {
-        provider::forget(self.folder.path(), keep);
+        drop(provider::forget(self.folder.path(), keep));
     }
 }
 

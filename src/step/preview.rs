@@ -146,7 +146,7 @@ pub fn preview<M: Machine>(order: &Order<'_, M>) -> anyhow::Result<Preview> {
     let mut actual = seen.kernel().map(|kernel| kernel.world.clone()).unwrap_or_default();
     let desired = complete(&record, decision.wished.world.clone());
     let missing = desired.sysctls.keys().filter(|path| !actual.sysctls.contains_key(*path));
-    actual.sysctls.extend(crate::host::look::sysctls(&missing.cloned().collect()));
+    actual.sysctls.extend(crate::host::look::sysctls(&missing.cloned().collect())?);
     preview.from = decision.from;
     preview.to = Some(decision.wished.to);
     preview.reasons = decision.wished.reasons;

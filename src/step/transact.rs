@@ -110,7 +110,7 @@ impl<M: Machine> Run<'_, M> {
             .filter(|path| !backup.sysctls.contains_key(*path))
             .cloned()
             .collect();
-        backup.sysctls.extend(crate::host::look::sysctls(&missing));
+        backup.sysctls.extend(crate::host::look::sysctls(&missing)?);
         Ok(backup)
     }
 
@@ -346,15 +346,19 @@ fn count(n: usize) -> String {
 /// Ends flows. Their failing is told and undoes nothing: the clients are where they belong.
 fn cut_all(cuts: &[Cut]) -> Vec<String> {
     let mut notes = Vec::new();
+    let mut ended = 0_u64;
     for wanted in cuts {
         match cut(wanted) {
-            Ok(CutResult::Deleted(_)) => {}
+            Ok(CutResult::Ended(flows)) => ended = ended.saturating_add(flows),
             Ok(CutResult::NoTool) => {
                 notes.push("open flows were not ended: install conntrack".to_owned());
                 break;
             }
             Err(error) => notes.push(format!("open flows were not ended: {error:#}")),
         }
+    }
+    if ended > 0 {
+        notes.push(format!("{ended} open flows ended"));
     }
     notes
 }

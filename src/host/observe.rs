@@ -1,0 +1,76 @@
+//! Answers a machine's questions, all of a round side by side.
+//!
+//! **Invariant:** trouble with what is asked is a reading; only a look at the kernel that fails is
+//! an error, because nothing can be decided without it.
+
+use super::apply::Hands;
+use super::{clock, look, pages, provider, resolve, trial};
+use crate::observation::{Question, Reading, TrialReading, TrialResult};
+use anyhow::{Context as _, bail};
+use std::path::Path;
+use std::thread::Builder;
+use std::time::Duration;
+
+/// A resolver that works answers from near by; the last good answers are kept anyway.
+const NAMES_DEADLINE: Duration = Duration::from_secs(2);
+
+/// How to look.
+#[derive(Clone, Copy, Debug)]
+pub struct Eyes<'a> {
+    /// The policy's state folder.
+    pub folder: &'a Path,
+    /// What trials are made with.
+    pub hands: &'a Hands,
+    /// Whether anything may be made for the sake of looking: files of candidates, test interfaces.
+    pub may_change: bool,
+}
+
+/// Answers all of `questions`.
+///
+/// # Errors
+/// When the kernel or a clock cannot be read.
+pub fn observe(
+    questions: Vec<Question>,
+    eyes: &Eyes<'_>,
+) -> anyhow::Result<Vec<(Question, Reading)>> {
+    let readings: Vec<anyhow::Result<Reading>> = if let [question] = questions.as_slice() {
+        vec![answer(question, eyes)]
+    } else {
+        std::thread::scope(|threads| {
+            let started: Vec<_> = questions
+                .iter()
+                .map(|question| {
+                    Builder::new().spawn_scoped(threads, move || answer(question, eyes))
+                })
+                .collect();
+            started
+                .into_iter()
+                .map(|thread| {
+                    let thread = thread.context("starting a thread")?;
+                    thread.join().unwrap_or_else(|_| bail!("a thread that observed panicked"))
+                })
+                .collect()
+        })
+    };
+    questions.into_iter().zip(readings).map(|(asked, seen)| Ok((asked, seen?))).collect()
+}
+
+fn answer(question: &Question, eyes: &Eyes<'_>) -> anyhow::Result<Reading> {
+    Ok(match question {
+        Question::Kernel(scope) => {
+            Reading::Kernel(Box::new(look::kernel(scope).context("looking at the kernel")?))
+        }
+        Question::Names(names) => {
+            let names: Vec<String> = names.iter().cloned().collect();
+            Reading::Names(resolve::resolve(&names, NAMES_DEADLINE))
+        }
+        Question::Pages(asked) => Reading::Pages(pages::ask(asked)?),
+        Question::List(asked) => Reading::List(provider::list(asked, eyes.folder, eyes.may_change)),
+        Question::Trial(asked) if eyes.may_change => {
+            Reading::Trial(trial::trial(asked, eyes.hands)?)
+        }
+        Question::Trial(_) => {
+            Reading::Trial(TrialReading { at: clock::now()?, result: TrialResult::Assumed })
+        }
+    })
+}
