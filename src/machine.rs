@@ -6,8 +6,9 @@
 use crate::kernel::World;
 use crate::kernel::diff::Means;
 use crate::names::{Mark, PolicyName};
-use crate::observation::{KernelScope, Observation, Question};
+use crate::observation::{KernelReading, KernelScope, Observation, Question};
 use crate::plan::Check;
+use crate::pool::candidate::Candidate;
 use crate::time::Moment;
 use ipnet::IpNet;
 use serde::de::DeserializeOwned;
@@ -49,6 +50,15 @@ pub trait Machine {
 
     /// What of the kernel concerns the policy in its state.
     fn scope(subject: &Subject<'_, Self>, turn: u32) -> KernelScope;
+
+    /// A state made anew from what the kernel shows, when the file is gone and the kernel is not.
+    /// `None` when nothing of the policy's is there.
+    fn rebuild(
+        subject: &Subject<'_, Self>,
+        kernel: &KernelReading,
+        stored: &[Candidate],
+        now: &Moment,
+    ) -> Option<Self::State>;
 
     /// The state after a pause: counters and windows begin anew, history and marks stay.
     fn resumed(state: &Self::State, now: &Moment) -> Self::State;
@@ -111,6 +121,9 @@ pub struct Decision<S> {
     pub from: Option<String>,
     /// What is wished.
     pub wished: Future<S>,
+    /// What the remembered state calls for; what differs from it was changed by somebody else.
+    /// `None` on the first run.
+    pub standing: Option<World>,
     /// What must be true of it, beside the world being as wished.
     pub checks: Vec<Check>,
     /// What to remember when a command failed and all was undone.

@@ -27,7 +27,7 @@ use crate::host::{clock, provider};
 use crate::kernel::World;
 use crate::kernel::diff::diff;
 use crate::kernel::read::sha256;
-use crate::machine::{Considered, Decision, Machine, Owned, Subject};
+use crate::machine::{Considered, Decision, Machine, Owned, ReasonText, Subject};
 use crate::names::{Interface, PolicyName};
 use crate::observation::{Observation, Question};
 use crate::outcome::{Ending, Exit, Report};
@@ -62,6 +62,8 @@ struct Run<'a, M: Machine> {
     record: Record<M::State>,
     hands: Hands,
     started: Moment,
+    /// What the report says beside the machine's reasons.
+    notes: Vec<ReasonText>,
 }
 
 /// Steps one policy. What goes wrong is in the report; `rights` says which rights are missing.
@@ -125,7 +127,15 @@ fn begin<'a, M: Machine>(order: &'a Order<'a, M>) -> anyhow::Result<Begun<'a, M>
     };
     let record = held.loaded().body().cloned().unwrap_or_default();
     let hands = Hands::new(folder.path().to_owned());
-    Ok(Begun::Held(Box::new(Run { order, folder, held, record, hands, started })))
+    Ok(Begun::Held(Box::new(Run {
+        order,
+        folder,
+        held,
+        record,
+        hands,
+        started,
+        notes: Vec::new(),
+    })))
 }
 
 impl<M: Machine> Run<'_, M> {
@@ -152,6 +162,7 @@ impl<M: Machine> Run<'_, M> {
         for note in self.held.notes() {
             report = report.because("state", note.clone());
         }
+        report.reasons.extend(self.notes.iter().cloned());
         report
     }
 
@@ -162,8 +173,17 @@ impl<M: Machine> Run<'_, M> {
         if !self.order.now && !self.is_due() {
             return Ok(self.blank().ended(Ending::NotDue, Exit::Fine));
         }
-        if let Loaded::Nothing | Loaded::Lost { .. } = self.held.loaded() {
-            self.rebuild()?;
+        match self.held.loaded() {
+            Loaded::Nothing => self.rebuild("the state file is missing")?,
+            Loaded::Lost { why } => {
+                let why = why.clone();
+                self.rebuild(&why)?;
+            }
+            Loaded::FromBackup { why, .. } => {
+                let why = format!("{why}; the state from before was used");
+                self.notes.push(ReasonText::new("backup-used", why));
+            }
+            Loaded::Good(_) => {}
         }
         let mut seen = Observation::new(self.started.clone());
         match self.consider(&mut seen)? {

@@ -14,6 +14,7 @@ pub mod health;
 pub mod layout;
 pub mod placement;
 pub mod reason;
+mod rebuild;
 mod refresh;
 mod repair;
 pub mod state;
@@ -26,7 +27,7 @@ pub use state::PoolState;
 use crate::kernel::diff::Means;
 use crate::machine::{Considered, Decision, Future, Machine, ReasonText, Rhythm, Subject};
 use crate::names::Interface;
-use crate::observation::{KernelScope, Observation, Question};
+use crate::observation::{KernelReading, KernelScope, Observation, Question};
 use crate::policy::PoolPolicy;
 use crate::time::Moment;
 use assess::{WanVerdict, assess};
@@ -157,6 +158,15 @@ impl Machine for Pool {
 
     fn scope(subject: &Subject<'_, Self>, turn: u32) -> KernelScope {
         ask::scope(subject.policy, subject.name, subject.state, subject.owned, turn)
+    }
+
+    fn rebuild(
+        subject: &Subject<'_, Self>,
+        kernel: &KernelReading,
+        stored: &[Candidate],
+        now: &Moment,
+    ) -> Option<PoolState> {
+        rebuild::rebuild(subject.policy, kernel, stored, now)
     }
 
     fn resumed(state: &PoolState, now: &Moment) -> PoolState {

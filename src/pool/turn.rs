@@ -312,8 +312,18 @@ impl<'a> Turn<'a> {
         held.settle = true;
         // A plan that was undone has made nobody's home; what was learned about names stays.
         undone.names.clone_from(&self.state.names);
+        let standing =
+            self.old.map(|old| layout::world(self.policy, self.name, old, self.surroundings));
         let wished = future(self.policy, self.name, self.state, self.surroundings, &self.reasons);
-        Decision { from, wished: Future { cuts, ..wished }, checks, undone, held, reference }
+        Decision {
+            from,
+            standing,
+            wished: Future { cuts, ..wished },
+            checks,
+            undone,
+            held,
+            reference,
+        }
     }
 }
 

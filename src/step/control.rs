@@ -79,6 +79,7 @@ pub fn down<M: Machine>(order: &Order<'_, M>, rights: Option<String>) -> Report 
         let decision = Decision {
             from: run.record.machine.as_ref().map(|state| M::stands(state).0.to_owned()),
             wished: future,
+            standing: None,
             checks: Vec::new(),
             held: undone.clone(),
             undone,

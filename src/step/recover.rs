@@ -3,7 +3,7 @@
 //! **Invariant:** a working tunnel is never reloaded and no client moved because a file was lost.
 
 use super::Run;
-use crate::machine::Machine;
+use crate::machine::{Machine, ReasonText};
 use crate::outcome::{Ending, Exit, Report};
 
 impl<M: Machine> Run<'_, M> {
@@ -33,7 +33,23 @@ impl<M: Machine> Run<'_, M> {
     }
 
     /// Makes the state anew from what the kernel shows, when the file is gone and the kernel is not.
-    pub(super) fn rebuild(&mut self) -> anyhow::Result<()> {
+    pub(super) fn rebuild(&mut self, why: &str) -> anyhow::Result<()> {
+        let mut scope = M::scope(&self.subject(), 0);
+        scope.bound.clear();
+        // Whose the interfaces are, only our own table can tell now.
+        scope.owned.clone_from(&scope.interfaces);
+        let kernel = crate::host::look::kernel(&scope)?;
+        let stored = crate::host::provider::stored(self.folder.path());
+        let now = crate::host::clock::now()?;
+        let Some(state) = M::rebuild(&self.subject(), &kernel, &stored, &now) else {
+            return Ok(());
+        };
+        self.record.machine = Some(state);
+        self.record.owned.interfaces = kernel.world.tunnels.keys().cloned().collect();
+        self.notes.push(ReasonText::new(
+            "rebuilt",
+            format!("{why}; state was made anew from what the kernel shows"),
+        ));
         Ok(())
     }
 }

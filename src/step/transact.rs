@@ -49,15 +49,19 @@ impl<M: Machine> Run<'_, M> {
             self.adopt(&decision.wished, &desired, &backup)?;
             return Ok(report.ended(Ending::Steady, Exit::Fine));
         }
-        let drift = decision.from.as_ref() == Some(&decision.wished.to)
-            && decision.checks.is_empty()
-            && !steps.is_empty();
-        if drift {
-            let what = steps.first().map(|step| step.action.command()).unwrap_or_default();
-            report = report.because(
-                "drift",
-                format!("{} put back that had been removed or changed: {what}", count(steps.len())),
-            );
+        if let Some(standing) = &decision.standing {
+            let standing = complete(&self.record, standing.clone());
+            let drift = diff(&backup, &standing, &means);
+            if let Some(first) = drift.first() {
+                report = report.because(
+                    "drift",
+                    format!(
+                        "{} put back that had been removed or changed: {}",
+                        count(drift.len()),
+                        first.action.command()
+                    ),
+                );
+            }
         }
         self.held.begin(&Journal {
             at: clock::now()?,
@@ -72,6 +76,8 @@ impl<M: Machine> Run<'_, M> {
                 report.changes = steps.len();
                 let notes = cut_all(&decision.wished.cuts);
                 self.commit(&decision.wished, &desired, &actual)?;
+                // A packet that was under way meanwhile may have made an entry anew.
+                drop(cut_all(&decision.wished.cuts));
                 for note in notes {
                     report = report.because("cut", note);
                 }
@@ -79,7 +85,6 @@ impl<M: Machine> Run<'_, M> {
             }
             Err(Trouble::Change(why)) => {
                 let undone = self.with(decision.undone.clone());
-                report.to.clone_from(&report.from);
                 self.undo(&backup, &makes, undone, report, &why)
             }
             Err(Trouble::Answer(failed)) => {
@@ -87,7 +92,6 @@ impl<M: Machine> Run<'_, M> {
                     self.refused(&decision, &failed, &backup, &makes, report)
                 } else {
                     let held = self.with(decision.held.clone());
-                    report.to.clone_from(&report.from);
                     let why = "the WAN went down while the change was being proven";
                     self.undo(&backup, &makes, held, report, why)
                 }
@@ -265,11 +269,13 @@ impl<M: Machine> Run<'_, M> {
         report: Report,
         why: &str,
     ) -> anyhow::Result<Report> {
-        let report = report.because("undone", format!("the change failed and was undone: {why}"));
+        let mut report =
+            report.because("undone", format!("the change failed and was undone: {why}"));
         match self.restore(backup, makes) {
             Ok(()) => {
                 self.record = record;
                 self.held.commit(&self.record, &clock::now()?)?;
+                report.to = self.record.machine.as_ref().map(|state| M::stands(state).0.to_owned());
                 Ok(report.ended(Ending::RolledBack, Exit::RolledBack))
             }
             Err(failure) => Ok(report
