@@ -20,8 +20,6 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub(super) use tunnel::is_there;
-
 /// What takes milliseconds when it works.
 const DEADLINE: Duration = Duration::from_secs(5);
 

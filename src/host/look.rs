@@ -57,9 +57,9 @@ pub fn kernel(scope: &KernelScope) -> anyhow::Result<KernelReading> {
     printed.rules.extend(parse_rules(&six?, Family::V6).context("reading ip -6 rule show")?);
     printed.routes =
         parse_routes(routes, Table::MAIN).context("reading ip route show table all")?;
-    // What ip was asked for it does not print again.
     for route in &mut printed.routes {
-        route.protocol = Some(scope.protocol);
+        // `ip` leaves out what it was asked to select by.
+        route.protocol.get_or_insert(scope.protocol);
     }
     printed.defaults = parse_routes(defaults, Table::MAIN).context("reading ip route show")?;
     printed.bindable = listed.bindable;
@@ -149,9 +149,10 @@ fn four(
     );
     let bound: Vec<&(IpAddr, Interface)> =
         scope.bound.iter().filter(|(_, interface)| tunnels.contains_key(interface)).collect();
-    let gets: String = bound.iter().map(|(to, by)| format!("route get {to} oif {by}\n")).collect();
+    let mut lines = vec![listings.clone()];
+    lines.extend(bound.iter().map(|(to, by)| format!("route get {to} oif {by}\n")));
     let ip = ["-N", "-j", "-d", "-batch", "-"];
-    let call = Call::new("ip", &ip, DEADLINE).with_stdin(format!("{listings}{gets}").into_bytes());
+    let call = Call::new("ip", &ip, DEADLINE).with_stdin(lines.concat().into_bytes());
     let output = exec::run_unchecked(&call)?;
     if output.code == 0 {
         let mut printed = split(&call, &output, 4 + bound.len())?;
@@ -208,7 +209,7 @@ fn nft(table: &str) -> anyhow::Result<Option<String>> {
 }
 
 /// Values below `/proc/sys`; those of a device that is not there are absent.
-pub fn sysctls(paths: &BTreeSet<String>) -> anyhow::Result<BTreeMap<String, String>> {
+fn sysctls(paths: &BTreeSet<String>) -> anyhow::Result<BTreeMap<String, String>> {
     let mut values = BTreeMap::new();
     for path in paths {
         match std::fs::read_to_string(Path::new("/proc/sys").join(path)) {

@@ -29,16 +29,15 @@ const SLACK: Duration = Duration::from_millis(50);
 /// When the clock cannot be read.
 pub fn ask(question: &Pages) -> anyhow::Result<PagesReading> {
     let end = Instant::now() + Duration::from_millis(question.timeout_ms).min(LONGEST);
-    let mut round = Round::new(question, end);
-    let pages = match question.pages.as_slice() {
-        [page] => vec![Some(ask_one(page, &question.device, &question.expect, end))],
-        _ => {
-            match question.require {
-                AnyOrAll::All => round.start_all(),
-                AnyOrAll::Any => round.one_after_another(),
-            }
-            round.readings
+    let pages = if let [page] = question.pages.as_slice() {
+        vec![Some(ask_one(page, &question.device, &question.expect, end))]
+    } else {
+        let mut round = Round::new(question, end);
+        match question.require {
+            AnyOrAll::All => round.start_all(),
+            AnyOrAll::Any => round.one_after_another(),
         }
+        round.readings
     };
     Ok(PagesReading { at: clock::now()?, pages })
 }

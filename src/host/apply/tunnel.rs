@@ -96,7 +96,7 @@ fn socket_of(program: &str, interface: &Interface) -> PathBuf {
 }
 
 /// Whether there is such a device.
-pub(in crate::host) fn is_there(interface: &Interface) -> anyhow::Result<bool> {
+fn is_there(interface: &Interface) -> anyhow::Result<bool> {
     let asked = || format!("asking for the device {interface}");
     let handle = socket(AddressFamily::INET, SocketType::DGRAM, None).with_context(asked)?;
     match netdevice::name_to_index(&handle, interface.as_str()) {

@@ -161,7 +161,7 @@ impl Listing {
                 peer,
                 endpoint: None,
                 allowed_ips: config.peer.allowed_ips.iter().copied().collect(),
-                keepalive: config.peer.persistent_keepalive.map_or(0, |seconds| seconds.get()),
+                keepalive: config.peer.persistent_keepalive.map_or(0, std::num::NonZero::get),
                 preshared: config.peer.preshared_key.as_ref().map(PresharedKey::fingerprint),
             },
             host,
