@@ -341,7 +341,7 @@ fn an_error_names_the_object_and_never_a_key() {
         let absent = ConfigRef { file: "absent.conf".to_owned(), ..known.clone() };
         let path = bench.folder.path().join("pool/1/bad.conf");
         let secret = host_hands_space::key(1).reveal();
-        let bad_text = format!("[Interface]\nPrivateKey = {secret}x\n");
+        let bad_text = format!("[Interface]\nPrivateKey = {secret}\n");
         std::fs::write(&path, &bad_text).unwrap();
         let bad = ConfigRef {
             file: "bad.conf".to_owned(),
@@ -357,7 +357,7 @@ fn an_error_names_the_object_and_never_a_key() {
             (configure(known, "no-such-tool"), "not on PATH"),
             (configure(other, "wg"), "not the one that was listed"),
             (configure(absent, "wg"), "absent.conf"),
-            (configure(bad, "wg"), "PrivateKey"),
+            (configure(bad, "wg"), "Address in [Interface] is missing"),
         ] {
             let error = apply(&action, &bench.hands).unwrap_err();
             let why = format!("{error:#} {error:?}");

@@ -8,7 +8,7 @@ use egressctl::kernel::read::sha256;
 use egressctl::kernel::{ConfigRef, Ends, Tunnel};
 use egressctl::names::Interface;
 use egressctl::wireguard::{PublicKey, SecretKey, parse, wg_quick};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 use std::fs::File;
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
@@ -29,7 +29,7 @@ pub(crate) fn interface(name: &str) -> Interface {
     Interface::try_from(name.to_owned()).unwrap()
 }
 
-/// A name that nobody else has: the sockets of daemons know no namespaces.
+/// A name that nobody else has, by which leftovers of a killed run are found.
 pub(crate) fn name(what: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -52,6 +52,13 @@ impl Space {
         let inside = move || {
             let file = File::open(path).unwrap();
             move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+            // The sockets of daemons are files and know no network namespace.
+            #[expect(deprecated, reason = "no file descriptors are unshared, so it is safe")]
+            rustix::thread::unshare(UnshareFlags::NEWNS).unwrap();
+            shell(
+                "mount --make-rprivate / && mkdir -p /var/run/wireguard && \
+                 mount -t tmpfs none /var/run/wireguard",
+            );
             work()
         };
         std::thread::scope(|threads| match threads.spawn(inside).join() {
@@ -65,7 +72,7 @@ impl Drop for Space {
     fn drop(&mut self) {
         // A daemon ends with its device, and the namespace with its last process.
         shell(&format!(
-            "for dev in $(ls /proc/self/fd >/dev/null; ip -n {0} -o link show | grep -o ' h[0-9][^:@]*'); do \
+            "for dev in $(ip -n {0} -o link show | grep -o ' h[0-9][^:@]*'); do \
              ip -n {0} link delete dev $dev 2>/dev/null; done; ip netns delete {0}",
             self.0
         ));

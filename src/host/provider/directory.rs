@@ -99,7 +99,9 @@ fn config(path: &Path, amnezia: bool) -> Result<TunnelConfig, String> {
 
 /// The first problem and how many more there are.
 fn in_short(problems: &[Problem]) -> String {
-    let first = problems.first().map(ToString::to_string).unwrap_or_default();
+    // What stands on a line is easier found than what stands nowhere.
+    let first = problems.iter().find(|problem| problem.line > 0).or_else(|| problems.first());
+    let first = first.map(ToString::to_string).unwrap_or_default();
     match problems.len().saturating_sub(1) {
         0 => first,
         1 => format!("{first} and 1 more problem"),
