@@ -1,6 +1,7 @@
 //! A network namespace of a test's own, and tunnels to put into it.
 //!
 //! **Invariant:** what a test made is gone after it, also when it failed.
+#![allow(clippy::print_stdout, reason = "says what was skipped")]
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use base64::Engine as _;
@@ -82,9 +83,12 @@ impl Drop for Space {
 pub(crate) fn shell(script: &str) -> String {
     let output = Command::new("sh").args(["-c", script]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    if !output.status.success() && !std::thread::panicking() {
-        panic!("{script}: {said}{}", String::from_utf8_lossy(&output.stderr));
-    }
+    // A panic while panicking would end the process before the rest is cleaned up.
+    assert!(
+        output.status.success() || std::thread::panicking(),
+        "{script}: {said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     said
 }
 
