@@ -212,7 +212,7 @@ fn nft(table: &str) -> anyhow::Result<Option<String>> {
 }
 
 /// Values below `/proc/sys`; those of a device that is not there are absent.
-fn sysctls(paths: &BTreeSet<String>) -> anyhow::Result<BTreeMap<String, String>> {
+pub fn sysctls(paths: &BTreeSet<String>) -> anyhow::Result<BTreeMap<String, String>> {
     let mut values = BTreeMap::new();
     for path in paths {
         match std::fs::read_to_string(Path::new("/proc/sys").join(path)) {

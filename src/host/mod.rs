@@ -7,15 +7,31 @@
 pub mod apply;
 pub mod clock;
 pub mod cut;
+pub mod environment;
 pub mod exec;
 pub mod files;
 pub mod http;
 pub mod look;
 pub mod observe;
 pub mod pages;
+pub mod policies;
 pub mod provider;
 pub mod resolve;
 pub mod rights;
 pub mod store;
 pub mod trial;
 pub mod users;
+
+/// Does the same for each item, side by side, and gives the results in their order.
+pub fn side_by_side<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = items.iter().map(|item| scope.spawn(|| work(item))).collect();
+        threads
+            .into_iter()
+            .map(|thread| match thread.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+            .collect()
+    })
+}

@@ -5,7 +5,8 @@
 mod directory;
 
 use crate::observation::{ListQuestion, ListReading};
-use crate::policy::pool::Provider;
+use crate::policy::pool::{Directory, Provider};
+use crate::pool::candidate::Candidate;
 use anyhow::Context as _;
 use std::collections::BTreeSet;
 use std::io;
@@ -21,6 +22,35 @@ pub fn list(question: &ListQuestion, folder: &Path, may_write: bool) -> ListRead
         }
     };
     read.unwrap_or_else(|why| ListReading::Unavailable { why: format!("{why:#}") })
+}
+
+/// The candidates whose files are still in the pool below `folder`, the newest list first. What
+/// cannot be read is left out: this serves to recognise tunnels after the state was lost.
+#[must_use]
+pub fn stored(folder: &Path) -> Vec<Candidate> {
+    let pool = folder.join("pool");
+    let mut generations: Vec<u32> = std::fs::read_dir(&pool)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    generations.sort_unstable_by(|a, b| b.cmp(a));
+    let mut candidates = Vec::new();
+    for generation in generations {
+        let path = pool.join(generation.to_string());
+        let source = Directory { path };
+        let question = ListQuestion {
+            provider: Provider::Directory(source.clone()),
+            generation,
+            amnezia: true,
+        };
+        if let Ok(ListReading::Listed { candidates: found, .. }) =
+            directory::list(&source, &question, None)
+        {
+            candidates.extend(found);
+        }
+    }
+    candidates
 }
 
 /// Removes the pool's folders below `folder` but those of `keep`. What has another name than a
