@@ -39,7 +39,7 @@ pub struct Step {
 /// A change of one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
-    /// Make a tunnel's interface. Done again, it does nothing.
+    /// Make a tunnel's interface, anew if a dead one stands there.
     CreateTunnel {
         /// The interface.
         interface: Interface,
