@@ -14,6 +14,7 @@ pub mod client;
 pub mod faults;
 pub mod gateway;
 pub mod names;
+pub mod pool;
 pub mod provider;
 pub mod space;
 pub mod topology;

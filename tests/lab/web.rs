@@ -192,7 +192,7 @@ fn page(mut stream: TcpStream, from: IpAddr, stop: &AtomicBool) {
 
 /// A long answer at about 100 kB/s, so that a flow is open for as long as a test needs it.
 fn slow(stream: &mut TcpStream, query: &str, stop: &AtomicBool) {
-    let bytes = query.strip_prefix("bytes=").and_then(|n| n.parse().ok()).unwrap_or(10_000_000);
+    let bytes = query.strip_prefix("bytes=").and_then(|n| n.parse().ok()).unwrap_or(100_000_000);
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\nConnection: close\r\n\r\n");
     let mut left: usize = bytes;
     let mut open = send(stream, head.as_bytes(), stop);
