@@ -192,7 +192,11 @@ fn large_transfers_work_both_ways_over_slots_of_both_sizes_without_any_icmp() {
         let client = lab.client(k);
         let down = client.page("/big").map(|page| page.body.len());
         assert_eq!(down, Some(lab::web::BIG), "a download of client {k}");
-        assert_eq!(client.page(&long).map(|page| page.status), Some(404), "an upload of client {k}");
+        assert_eq!(
+            client.page(&long).map(|page| page.status),
+            Some(404),
+            "an upload of client {k}"
+        );
         assert!(client.download().unwrap().grows(SOON));
     }
     pool.nothing_leaked();

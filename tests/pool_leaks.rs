@@ -32,7 +32,8 @@ fn with_user(policy: &mut Value) {
 /// Every way in which clients ask, over flows that are open and new ones.
 struct Asking<'a> {
     lab: &'a Lab,
-    download: Download,
+    /// Open until nft is flushed; what late data draws then is a test of its own.
+    download: Option<Download>,
     tcp: TcpFlow,
     udp: UdpFlow,
 }
@@ -41,7 +42,7 @@ impl<'a> Asking<'a> {
     fn new(lab: &'a Lab) -> Self {
         let client = lab.client(1);
         let (download, tcp) = (client.download().unwrap(), client.tcp_flow().unwrap());
-        Self { lab, download, tcp, udp: client.udp_flow() }
+        Self { lab, download: Some(download), tcp, udp: client.udp_flow() }
     }
 
     /// Everything is tried at once, and nobody gets an answer from where it should not come.
@@ -49,14 +50,23 @@ impl<'a> Asking<'a> {
         let lab = self.lab;
         std::thread::scope(|scope| {
             scope.spawn(|| assert_eq!(lab.exits().iter().flatten().count(), 0, "{when}"));
-            scope.spawn(|| assert_eq!(lab.client(1).exit_of(names::NEIGHBOUR.into()), None, "{when}"));
-            scope.spawn(|| assert_eq!(lab.client(2).exit_of(names::half_target(2).into()), None, "{when}"));
+            scope.spawn(|| {
+                assert_eq!(lab.client(1).exit_of(names::NEIGHBOUR.into()), None, "{when}")
+            });
+            scope.spawn(|| {
+                assert_eq!(lab.client(2).exit_of(names::half_target(2).into()), None, "{when}")
+            });
             scope.spawn(|| assert!(!lab.client(3).ping(names::target(3).into()), "{when}"));
-            scope.spawn(|| assert_eq!((lab.client(4).get6(), lab.client(4).ping6()), (None, false), "{when}"));
+            scope.spawn(|| {
+                assert_eq!((lab.client(4).get6(), lab.client(4).ping6()), (None, false), "{when}")
+            });
             // A user may still leave by its slot where only one of its two layers is gone.
             scope.spawn(|| {
                 let exit = lab.gw().exit_as("daemon");
-                assert!(exit.as_deref().is_none_or(|exit| names::endpoint_of(exit).is_some()), "{exit:?} {when}");
+                assert!(
+                    exit.as_deref().is_none_or(|exit| names::endpoint_of(exit).is_some()),
+                    "{exit:?} {when}"
+                );
             });
             scope.spawn(|| assert!(self.udp.ping().is_none(), "{when}"));
             let _tried = self.tcp.ping();
@@ -74,7 +84,10 @@ impl<'a> Asking<'a> {
             }
         }
         let user = self.lab.gw().exit_as("daemon");
-        assert!(user.as_deref().and_then(names::endpoint_of).is_some(), "the user: {user:?} {when}");
+        assert!(
+            user.as_deref().and_then(names::endpoint_of).is_some(),
+            "the user: {user:?} {when}"
+        );
         let client = self.lab.client(4);
         assert_eq!((client.get6(), client.ping6()), (None, false), "{when}");
         pool.nothing_leaked();
@@ -87,13 +100,15 @@ fn strangers(builder: Builder) {
     let pool = Pool::up(&lab, with_user);
     let mut asking = Asking::new(&lab);
     asking.all_leave_by_slots(&pool, "at first");
-    assert!(asking.download.grows(SOON));
+    assert!(asking.download.as_ref().unwrap().grows(SOON));
 
     lab.gw().delete_rules();
     asking.nobody_leaves("after all rules were deleted");
     pool.goes("NORMAL", "NORMAL");
     asking.all_leave_by_slots(&pool, "after the rules came back");
 
+    asking.download = None;
+    std::thread::sleep(Duration::from_millis(300));
     lab.gw().flush_nft();
     asking.nobody_leaves("after all of nft was flushed");
     pool.goes("NORMAL", "NORMAL");
@@ -154,7 +169,12 @@ fn flows_from_before(builder: Builder) {
     // What the server still sends may draw the gateway's own refusal; no packet of the client's goes.
     let leaks = lab.capture.leaks_since(mark);
     let carried: Vec<_> = leaks.iter().filter(|leak| !leak.what.ends_with("tcp reset")).collect();
-    assert!(carried.is_empty() && stopped, "stopped {stopped}, {} packets: {:?}", carried.len(), carried.first());
+    assert!(
+        carried.is_empty() && stopped,
+        "stopped {stopped}, {} packets: {:?}",
+        carried.len(),
+        carried.first()
+    );
 }
 
 #[test]
@@ -193,6 +213,18 @@ fn what_a_server_sends_after_a_cut_draws_no_reset_and_no_stray_by_the_wan() {
 }
 
 #[test]
+fn what_a_server_sends_after_nft_was_flushed_draws_no_reset_by_the_wan() {
+    let lab = Lab::builder().clients(1).endpoints(5).start();
+    let pool = Pool::up(&lab, |_| {});
+    let download = lab.client(1).download().unwrap();
+    assert!(download.grows(SOON));
+    lab.gw().flush_nft();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!((lab.capture.resets(), lab.capture.strays()), (vec![], vec![]));
+    pool.nothing_leaked();
+}
+
+#[test]
 fn a_step_that_is_killed_half_way_leaks_nothing_and_the_next_recovers() {
     let lab = Lab::builder().endpoints(7).start();
     let pool = Pool::up(&lab, |policy| {
@@ -217,20 +249,32 @@ fn a_step_that_is_killed_half_way_leaks_nothing_and_the_next_recovers() {
             }
         });
         let stopping = Stop(&stop);
-        for (round, after) in [30, 50, 70, 90, 110, 140, 180, 230, 300, 400].into_iter().enumerate() {
+        for (round, after) in [30, 50, 70, 90, 110, 140, 180, 230, 300, 400].into_iter().enumerate()
+        {
             // Every other time the rules or nft have to be made again, too: a long plan to die in.
             lab.gw().space().batch("link del vpn2\nlink del vpn3\n");
-            if round % 2 == 0 { lab.gw().flush_nft() } else { lab.gw().delete_rules() }
+            if round % 2 == 0 {
+                lab.gw().flush_nft()
+            } else {
+                lab.gw().delete_rules()
+            }
             let mut child = lab.gw().spawn_egressctl(&["step", "home"]);
             std::thread::sleep(Duration::from_millis(after));
             let _gone = child.kill();
             let _code = child.wait().unwrap();
             let went = pool.settles(6);
             let codes: Vec<_> = went.iter().map(|step| step.code).collect();
-            assert!(codes.iter().skip(1).all(|code| *code == Some(0)), "after {after} ms: {went:#?}");
+            assert!(
+                codes.iter().skip(1).all(|code| *code == Some(0)),
+                "after {after} ms: {went:#?}"
+            );
             assert!(matches!(codes[0], Some(0 | 5)), "after {after} ms: {went:#?}");
             recovered += usize::from(codes[0] == Some(5));
-            assert_eq!((pool.serves(5), pool.endpoints()), (homes.clone(), endpoints.clone()), "after {after} ms");
+            assert_eq!(
+                (pool.serves(5), pool.endpoints()),
+                (homes.clone(), endpoints.clone()),
+                "after {after} ms"
+            );
             assert_eq!(lab.capture.leaks(), [], "after {after} ms");
         }
         drop(stopping);
@@ -263,7 +307,12 @@ fn reaches(from: &space::Space, to: SocketAddr) -> bool {
 }
 
 /// Answers on a port in a namespace for as long as the scope runs.
-fn serve<'s>(scope: &'s std::thread::Scope<'s, '_>, at: &space::Space, port: u16, stop: &'s AtomicBool) {
+fn serve<'s>(
+    scope: &'s std::thread::Scope<'s, '_>,
+    at: &space::Space,
+    port: u16,
+    stop: &'s AtomicBool,
+) {
     let listener = at.inside(|| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).unwrap());
     listener.set_nonblocking(true).unwrap();
     scope.spawn(move || {
@@ -294,7 +343,10 @@ fn a_port_forward_answers_by_the_wan_and_nothing_new_comes_in_from_a_slot() {
     // The provider's user may be reached at the tunnel's address, and now at the LAN behind it.
     let (first, k) = (pool.endpoints()["vpn1"], pool.endpoints()["vpn1"]);
     let user = lab::provider::Keys::user(k).public;
-    let _none = provider_wg(&lab, &format!("set wg{k} peer {user} allowed-ips {}/32,10.77.0.0/24", names::tunnel(k)));
+    let _none = provider_wg(
+        &lab,
+        &format!("set wg{k} peer {user} allowed-ips {}/32,10.77.0.0/24", names::tunnel(k)),
+    );
     spaces.prov.batch(&format!("route add 10.77.0.0/24 dev wg{first}\n"));
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -303,7 +355,10 @@ fn a_port_forward_answers_by_the_wan_and_nothing_new_comes_in_from_a_slot() {
         serve(scope, lab.gw().space(), 8023, &stop);
         assert!(reaches(&spaces.web, (names::WAN, 8022).into()), "a port forward answers");
         assert_eq!(lab.client(1).endpoint(), Some(homes[0]), "its own flows leave by its slot");
-        assert!(reaches(&spaces.web, (names::WAN, 8023).into()), "the gateway itself answers the WAN");
+        assert!(
+            reaches(&spaces.web, (names::WAN, 8023).into()),
+            "the gateway itself answers the WAN"
+        );
         for to in [
             SocketAddr::from((names::tunnel(k), 8023)),
             (names::tunnel(k), 8022).into(),
@@ -317,6 +372,10 @@ fn a_port_forward_answers_by_the_wan_and_nothing_new_comes_in_from_a_slot() {
     });
     let begun = Instant::now();
     assert!(pool.step().is_steady(), "after {:?}", begun.elapsed());
-    assert_eq!(setting(lab.gw().space(), "ipv4/conf/all/rp_filter"), "1", "strangers' settings stay");
+    assert_eq!(
+        setting(lab.gw().space(), "ipv4/conf/all/rp_filter"),
+        "1",
+        "strangers' settings stay"
+    );
     pool.nothing_leaked();
 }

@@ -39,8 +39,7 @@ fn five_slots_come_up_in_one_step_and_are_repaired_until_nothing_is_left() {
 
     // The last slot is never hurt: what runs on it must not notice anything of all that follows.
     let last = client_of(&pool, "vpn5");
-    let (download, mut udp) =
-        (lab.client(last).download().unwrap(), lab.client(last).udp_flow());
+    let (download, mut udp) = (lab.client(last).download().unwrap(), lab.client(last).udp_flow());
     let mut tcp = lab.client(last).tcp_flow().unwrap();
     let exit = exit_of(pool.endpoints()["vpn5"]);
     let mut lives = |when: &str| {
@@ -86,9 +85,11 @@ fn five_slots_come_up_in_one_step_and_are_repaired_until_nothing_is_left() {
 
     // No candidate is left, so slots are given up: one, then two at once, then one more.
     let mut left: BTreeSet<&str> = SLOTS.into();
-    for (dying, mode) in
-        [(vec!["vpn3"], "NORMAL"), (vec!["vpn1", "vpn4"], "SLOT_EXHAUSTED"), (vec!["vpn2"], "SLOT_EXHAUSTED")]
-    {
+    for (dying, mode) in [
+        (vec!["vpn3"], "NORMAL"),
+        (vec!["vpn1", "vpn4"], "SLOT_EXHAUSTED"),
+        (vec!["vpn2"], "SLOT_EXHAUSTED"),
+    ] {
         let (before, endpoints) = (pool.tunnels(), pool.endpoints());
         dying.iter().for_each(|slot| lab.drop(endpoints[*slot]));
         pool.goes(mode, mode);
@@ -284,7 +285,8 @@ fn down_gives_everything_back_and_resume_brings_it_again() {
 fn status_and_history_tell_the_same_story_in_the_fields_of_the_contract() {
     let lab = Lab::builder().endpoints(6).start();
     let pool = Pool::up(&lab, |policy| {
-        policy["exit_ip"] = json!({ "url": format!("http://{}/ip", names::PROBE), "interval_sec": 0 });
+        policy["exit_ip"] =
+            json!({ "url": format!("http://{}/ip", names::PROBE), "interval_sec": 0 });
     });
     pool.step();
     let status = pool.status();
@@ -321,7 +323,8 @@ fn status_and_history_tell_the_same_story_in_the_fields_of_the_contract() {
         told.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let line = "policy kind at from to outcome reasons changes duration_ms";
     assert!(lines.iter().all(|told| keys(told) == set(line)), "{}", told.stdout);
-    let moves: Vec<_> = lines.iter().map(|told| (told["from"].as_str(), told["to"].as_str())).collect();
+    let moves: Vec<_> =
+        lines.iter().map(|told| (told["from"].as_str(), told["to"].as_str())).collect();
     let normal = Some("NORMAL");
     let repair = Some("LOCAL_REPAIR");
     assert_eq!(moves, [(None, normal), (normal, repair), (repair, normal)]);
