@@ -13,14 +13,19 @@
 mod fakes;
 mod lab;
 
-use fakes::{Fakes, is_as_before, is_in_flight, last_step, on_two_slots, planned, small_policy, world};
+use fakes::{
+    Fakes, is_as_before, is_in_flight, last_step, on_two_slots, planned, small_policy, world,
+};
 use lab::Lab;
 use lab::gateway::Outcome;
 
 /// Two clients on two slots, with endpoints to spare.
 fn lab() -> Lab {
     let lab = Lab::builder().clients(2).endpoints(5).start();
-    lab.gw().policy("home", &small_policy(&lab));
+    let mut policy = small_policy(&lab);
+    // So many that the step that moves a client is not yet the one that repairs the slot.
+    policy["params"]["local_repair_retest_count"] = 3.into();
+    lab.gw().policy("home", &policy);
     lab
 }
 
@@ -234,20 +239,21 @@ fn trouble_with_a_test_interface_is_not_held_against_the_candidate() {
 }
 
 #[test]
-fn a_test_interface_that_cannot_be_removed_is_gone_after_the_next_step() {
+fn a_test_interface_that_could_not_be_removed_is_gone_after_the_next_step() {
     for n in [4, 8, 16] {
         let lab = lab();
+        let mut policy = small_policy(&lab);
+        policy["params"]["bootstrap_retry_interval_sec"] = 600.into();
+        lab.gw().policy("home", &policy);
         let fakes = Fakes::new(&lab);
         let outcome = fakes.run(lab.gw(), &format!("fail-trial:{n}"), &["step", "home"]);
         let when = format!("{n}: {}{}", outcome.stdout, outcome.stderr);
         assert!(outcome.code.is_some_and(|code| code != 4), "{when}");
-        for _ in 0..2 {
-            let _any = lab.gw().egressctl(&["step", "home"]);
-        }
-        let _step = step(&lab, 0);
-        let devices = lab.gw().devices();
-        assert!(!devices.iter().any(|name| name.starts_with("vpnt")), "{devices:?} {when}");
-        let _slots = on_two_slots(&lab);
+        // No candidate is tested anew now, which would take the name, and no key may be up twice.
+        let next = lab.gw().egressctl(&["step", "home"]);
+        let left: Vec<String> =
+            lab.gw().devices().into_iter().filter(|name| name.starts_with("vpnt")).collect();
+        assert_eq!(left, [""; 0], "{when}then {:?}: {}", next.code, next.stdout);
     }
 }
 

@@ -26,6 +26,7 @@ impl Fakes {
     /// Links `fail-nth` under the name of every program that changes the kernel.
     pub fn new(lab: &Lab) -> Self {
         let folder = lab.folder().join("fakes");
+        let _none = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder can be made");
         for name in ["ip", "wg", "nft", "conntrack", "wireguard-go"] {
             symlink(Path::new(SCRIPTS).join("fail-nth"), folder.join(name)).expect("a link");
@@ -145,12 +146,12 @@ pub fn is_as_before(gw: &Gateway, before: &str, when: &str) {
     assert!(now == before, "{when}\nlost: {lost:#?}\nnew: {new:#?}\nnow:\n{now}");
 }
 
-/// A policy of two slots that counts one failed check and one retest, so that a story has few steps.
+/// A policy of two slots that counts one failed check, and tries again at once what came to nothing.
 pub fn small_policy(lab: &Lab) -> Value {
     let mut policy = lab.pool_policy();
     policy["slots"]["interfaces"] = json!(["vpn1", "vpn2"]);
     policy["params"]["health_failures_before_down"] = json!(1);
-    policy["params"]["local_repair_retest_count"] = json!(1);
+    policy["params"]["bootstrap_retry_interval_sec"] = json!(0);
     policy
 }
 
@@ -176,7 +177,7 @@ pub fn planned(gw: &Gateway) -> Vec<String> {
 
 /// Steps until the next step would load a candidate into a slot.
 pub fn step_until_repair(gw: &Gateway) {
-    for _ in 0..6 {
+    for _ in 0..8 {
         if planned(gw).iter().any(|command| command.starts_with("wg setconf")) {
             return;
         }
