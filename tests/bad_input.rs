@@ -82,9 +82,9 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// The words with which a line says what to do.
-const MENDS: [&str; 19] = [
+const MENDS: [&str; 20] = [
     "make", "write", "name", "correct", "change", "install", "run", "use", "remove", "rename",
-    "put", "say", "save", "add", "give", "set", "copy", "must", "expected",
+    "put", "say", "save", "add", "give", "set", "copy", "must", "expected", "complete",
 ];
 
 /// One line, on one of both outputs, with all of `words` in it and with something to do.
@@ -150,7 +150,7 @@ fn what_is_wrong_in_a_policy_is_said_with_its_place() {
         ),
         ("json", swapped("\"kind\": \"pool\",", "\"kind\": \"pool\""), &["line 3", "column"]),
         ("text", "clients = 10.77.0.11\n".to_owned(), &["line 1", "column"]),
-        ("cut", POLICY[..120].to_owned(), &["line 4", "column"]),
+        ("cut", POLICY[..120].to_owned(), &["line 5", "column"]),
         ("empty", String::new(), &["empty"]),
         ("kind", swapped("\"pool\"", "\"pol\""), &["\"pol\"", "line 2", "\"pool\""]),
         ("kindless", swapped("\"kind\": \"pool\",", ""), &["kind"]),

@@ -251,3 +251,72 @@ fn a_kill_leaves_no_lock_behind() {
     assert_eq!(lab.gw().egressctl(&["down", "home"]).code, Some(0));
     is_as_before(lab.gw(), &before, "after all of it");
 }
+
+#[test]
+fn killed_while_it_undoes_what_a_killed_run_left() {
+    let lab = lab();
+    let (fakes, before) = (Fakes::new(&lab), world(lab.gw()));
+    for n in [1, 2, 5, 9, 14, 20] {
+        let outcome = fakes.run(lab.gw(), "kill:24", &["step", "home"]);
+        assert_eq!(outcome.code, None, "{}{}", outcome.stdout, outcome.stderr);
+        let undoing = fakes.run(lab.gw(), &format!("kill:{n}"), &["step", "home"]);
+        if undoing.code.is_some() {
+            // It had fewer commands than that.
+            assert_eq!(undoing.code, Some(5), "{}{}", undoing.stdout, undoing.stderr);
+            break;
+        }
+        undone_by_the_next(&lab, &undoing, &before, &fakes.calls("change"));
+    }
+    let _slots = up(&lab);
+}
+
+#[test]
+fn killed_and_then_rebooted() {
+    let lab = lab();
+    let (fakes, bare) = (Fakes::new(&lab), world(lab.gw()));
+    for n in [2, 12, 22] {
+        let outcome = fakes.run(lab.gw(), &format!("kill:{n}"), &["step", "home"]);
+        assert_eq!(outcome.code, None, "{}{}", outcome.stdout, outcome.stderr);
+        orphans_end(&lab);
+        lab.gw().reboot();
+        let _recovered = step(&lab, 5);
+        is_as_before(lab.gw(), &bare, "the first run was undone");
+    }
+    let [first, second] = up(&lab);
+    lab.portal(first);
+    fakes::step_until_repair(lab.gw());
+    for n in [2, 3] {
+        let outcome = fakes.run(lab.gw(), &format!("kill:{n}"), &["step", "home"]);
+        assert_eq!(outcome.code, None, "{}{}", outcome.stdout, outcome.stderr);
+        orphans_end(&lab);
+        lab.gw().reboot();
+        let _recovered = step(&lab, 5);
+        assert_eq!(lab.exits(), [Some(second), Some(second)], "all is there again");
+    }
+    let _repaired = step(&lab, 0);
+    let now = on_two_slots(&lab);
+    assert_ne!(now[0], first);
+    assert_eq!(now[1], second);
+}
+
+#[test]
+fn killed_and_then_a_daemon_dies() {
+    let lab = lab();
+    let [first, second] = up(&lab);
+    lab.portal(first);
+    fakes::step_until_repair(lab.gw());
+    let fakes = Fakes::new(&lab);
+    let outcome = fakes.run(lab.gw(), "kill:3", &["step", "home"]);
+    assert_eq!(outcome.code, None, "{}{}", outcome.stdout, outcome.stderr);
+    orphans_end(&lab);
+    for pid in lab.gw().daemons() {
+        space::signal(pid, rustix::process::Signal::KILL);
+    }
+    let _gone = space::wait_until(Duration::from_secs(2), || {
+        !lab.gw().devices().iter().any(|name| name.starts_with("vpn"))
+    });
+    let _recovered = step(&lab, 5);
+    assert_eq!(lab.exits(), [Some(second), Some(second)]);
+    let _repaired = step(&lab, 0);
+    assert_eq!(on_two_slots(&lab)[1], second);
+}

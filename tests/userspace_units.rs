@@ -186,8 +186,9 @@ fn elsewhere_daemons_are_detached_and_outlive_the_step() {
         holds_nothing_of_the_step(&lab, pid);
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
-        let session: u32 = fields[3].parse().unwrap();
-        assert_eq!(session, pid, "{interface}: a session of its own, which no terminal ends");
+        let group: i32 = fields[2].parse().unwrap();
+        let own = rustix::process::getpgrp().as_raw_nonzero().get();
+        assert_ne!(group, own, "{interface}: what ends the step's group does not end its daemons");
     }
     let slots = on_two_slots(&lab);
     let pids = ["vpn1", "vpn2"].map(|name| daemon(&lab, name));
@@ -205,4 +206,24 @@ fn elsewhere_daemons_are_detached_and_outlive_the_step() {
     let _down = run(&lab, &fakes, &["down", "home"]);
     is_as_before(lab.gw(), &bare, "down");
     assert!(space::wait_until(Duration::from_secs(2), || lab.gw().daemons().is_empty()));
+}
+
+#[test]
+fn a_daemon_that_dies_while_the_step_looks_is_put_back_by_that_step_or_the_next() {
+    let lab = lab(false);
+    let fakes = Fakes::new(&lab);
+    let _loaded = run(&lab, &fakes, &["step", "home"]);
+    let slots = on_two_slots(&lab);
+    for wait in [0, 2, 4, 6, 8, 10, 14, 18, 25] {
+        let dead = daemon(&lab, "vpn1");
+        let mut step = lab.gw().spawn_egressctl(&["step", "home"]);
+        std::thread::sleep(Duration::from_millis(wait));
+        space::signal(dead, Signal::KILL);
+        let code = step.wait().unwrap().code();
+        assert!(matches!(code, Some(0 | 1 | 3)), "after {wait} ms: {code:?}");
+        // The kernel takes some milliseconds to take the device away.
+        std::thread::sleep(Duration::from_millis(50));
+        let _mended = run(&lab, &fakes, &["step", "home"]);
+        assert_eq!(on_two_slots(&lab), slots, "after {wait} ms");
+    }
 }
