@@ -257,7 +257,7 @@ fn killed_while_it_undoes_what_a_killed_run_left() {
     let lab = lab();
     let (fakes, before) = (Fakes::new(&lab), world(lab.gw()));
     for n in [1, 2, 5, 9, 14, 20] {
-        let outcome = fakes.run(lab.gw(), "kill:24", &["step", "home"]);
+        let outcome = fakes.run(lab.gw(), "kill:22", &["step", "home"]);
         assert_eq!(outcome.code, None, "{}{}", outcome.stdout, outcome.stderr);
         let undoing = fakes.run(lab.gw(), &format!("kill:{n}"), &["step", "home"]);
         if undoing.code.is_some() {
