@@ -74,7 +74,7 @@ impl Gateway {
     ///
     /// A child made of it is the program itself, so that its pid may be killed.
     pub fn egressctl_command(&self, args: &[&str]) -> Command {
-        let mut command = self.command(env!("CARGO_BIN_EXE_egressctl"));
+        let mut command = self.command(&program());
         command.arg("--policy-dir").arg(&self.policies);
         command.arg("--state-dir").arg(&self.states).args(args);
         command
@@ -231,6 +231,18 @@ impl Gateway {
 /// A value of PATH that finds the programs in a folder before the real ones.
 pub fn path_with(folder: &Path) -> String {
     format!("{}:{}", folder.display(), space::PATH)
+}
+
+/// The built egressctl. Cargo names it to tests and benchmarks; an example stands in a folder beside it.
+pub fn program() -> String {
+    if let Some(path) = option_env!("CARGO_BIN_EXE_egressctl") {
+        return path.to_owned();
+    }
+    let own = std::env::current_exe().expect("a process has a file");
+    let path = own.parent().and_then(Path::parent).expect("examples have a folder");
+    let path = path.join("egressctl");
+    assert!(path.exists(), "{} is not there: run `cargo build` first", path.display());
+    path.display().to_string()
 }
 
 fn text(path: &Path) -> String {

@@ -1,0 +1,207 @@
+//! What a step costs in a world where nothing is to be done: 5 slots, 30 clients, probes answered over plain HTTP in the lab.
+//!
+//! `cargo bench` measures the release build and prints a table. With `-- --short` few steps are taken, which shows
+//! that the benchmark still works. It fails when a step changes something or starts more processes than allowed.
+//!
+//! **Invariant:** what is measured is egressctl itself: a small process beside it, in the same namespaces, starts it and reads the kernel's clocks.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::cast_precision_loss,
+    missing_docs,
+    reason = "a benchmark prints, and ends at the first thing that is not as it should be"
+)]
+
+#[path = "../lab/mod.rs"]
+mod lab;
+
+use lab::{Lab, gateway, names, space};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::time::ClockId;
+use nix::unistd::Pid;
+use rustix::process::{WaitId, WaitIdOptions, waitid};
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How many slots and clients the policy has.
+const SLOTS: usize = 5;
+const CLIENTS: usize = 30;
+/// At most so many processes read the world in a steady step.
+const PROCESSES: usize = 4;
+/// What a steady step should stay under: its own CPU time in milliseconds, and its memory in MB.
+const CPU_MS: f64 = 5.0;
+const MEMORY_MB: f64 = 8.0;
+/// The first argument by which this program becomes the process that measures.
+const MEASURE: &str = "--measure";
+
+/// What one run of a program cost.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    wall_ms: f64,
+    own_ms: f64,
+    all_ms: f64,
+    memory_mb: f64,
+}
+
+fn main() {
+    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if args.first().is_some_and(|arg| arg == MEASURE) {
+        measure(&args[1..]);
+        return;
+    }
+    let short = args.iter().any(|arg| arg == "--short");
+    let runs = if short { 5 } else { 100 };
+    let lab = Lab::builder().clients(1).endpoints(SLOTS + 3).start();
+    settle(&lab);
+    let started = processes(&lab);
+    let costs: Vec<Cost> = (0..runs).map(|_| cost(&lab, "step")).collect();
+    let plans: Vec<Cost> = (0..runs.min(20)).map(|_| cost(&lab, "plan")).collect();
+    print(&costs, &plans, &started);
+    assert!(started.len() <= PROCESSES, "a steady step starts {} processes", started.len());
+}
+
+/// Writes the policy, and steps until nothing is to be done any more.
+fn settle(lab: &Lab) {
+    let mut policy = lab.pool_policy();
+    let clients: Vec<String> = (1..=CLIENTS).map(|k| names::client(k).to_string()).collect();
+    policy["clients"] = clients.into();
+    lab.gw().policy("home", &policy);
+    let first = lab.gw().egressctl(&["step", "home", "--json"]);
+    assert!(first.stdout.contains("\"to\":\"NORMAL\""), "{} {}", first.stdout, first.stderr);
+    for _ in 0..3 {
+        let step = lab.gw().egressctl(&["step", "home"]);
+        assert_eq!(step.code, Some(0), "{} {}", step.stdout, step.stderr);
+    }
+}
+
+/// The commands that a steady step starts, seen by scripts that stand before the real programs on PATH.
+fn processes(lab: &Lab) -> Vec<String> {
+    let folder = lab.folder().join("counted");
+    fs::create_dir_all(&folder).expect("a folder can be made");
+    let log = folder.join("log");
+    for program in ["ip", "nft", "wg", "conntrack", "sysctl", "systemctl", "wireguard-go"] {
+        let real = space::PATH.split(':').map(|dir| Path::new(dir).join(program));
+        let Some(real) = real.into_iter().find(|path| path.exists()) else { continue };
+        let path = folder.join(program);
+        let script = format!(
+            "#!/bin/sh\necho {program} \"$@\" >>{}\nexec {} \"$@\"\n",
+            log.display(),
+            real.display()
+        );
+        fs::write(&path, script).expect("a script can be written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its mode can be set");
+    }
+    let mut command = lab.gw().egressctl_command(&["step", "home", "--json"]);
+    command.env("PATH", gateway::path_with(&folder));
+    let outcome = lab.gw().finish(command);
+    assert!(outcome.stdout.contains("\"outcome\":\"steady\""), "{}", outcome.stdout);
+    fs::read_to_string(log).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+/// Runs egressctl once by a process that measures.
+fn cost(lab: &Lab, what: &str) -> Cost {
+    let own = std::env::current_exe().expect("a process has a file");
+    let mut command = lab.gw().command(own.to_str().expect("the path is text"));
+    command.arg(MEASURE).arg(gateway::program());
+    command.arg("--policy-dir").arg(lab.gw().policy_dir());
+    command.arg("--state-dir").arg(lab.gw().state_dir()).args([what, "home"]);
+    let outcome = lab.gw().finish(command);
+    assert_eq!(outcome.code, Some(0), "{} {}", outcome.stdout, outcome.stderr);
+    let numbers: Vec<f64> =
+        outcome.stdout.split_whitespace().map(|n| n.parse().expect("a number")).collect();
+    let [wall_ms, own_ms, all_ms, memory_mb] = numbers[..] else {
+        panic!("four numbers, not {:?}", outcome.stdout)
+    };
+    Cost { wall_ms, own_ms, all_ms, memory_mb }
+}
+
+/// Starts a program, waits for it, and prints what it cost: milliseconds of wall, own CPU and CPU with children, megabytes.
+fn measure(argv: &[OsString]) {
+    let begun = Instant::now();
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut child = command.spawn().expect("the program starts");
+    let raw = i32::try_from(child.id()).expect("a pid is small");
+    let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(raw)).expect("a child has a clock");
+    let pid = rustix::process::Pid::from_raw(raw).expect("a pid is above zero");
+    let status = format!("/proc/{raw}/status");
+    let mut peak = 0.0_f64;
+    // The clock of a process can be read until its parent has taken it away, its memory only while it lives.
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    while waitid(WaitId::Pid(pid), ended).expect("a child can be waited for").is_none() {
+        peak = peak.max(peak_mb(&status).unwrap_or(0.0));
+        std::thread::sleep(Duration::from_micros(300));
+    }
+    let wall = begun.elapsed().as_secs_f64() * 1000.0;
+    let own = Duration::from(clock.now().expect("a zombie has a clock")).as_secs_f64() * 1000.0;
+    let code = child.wait().expect("a child can be waited for");
+    assert!(code.success(), "{code}");
+    let used = getrusage(UsageWho::RUSAGE_CHILDREN).expect("own children are known");
+    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    let all = (seconds(used.user_time()) + seconds(used.system_time())) * 1000.0;
+    println!("{wall} {own} {all} {peak}");
+}
+
+/// The most memory that a living process has had in use.
+fn peak_mb(status: &str) -> Option<f64> {
+    let text = fs::read_to_string(status).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024.0 / 1e6)
+}
+
+/// The value below which a share of all lie.
+fn quantile(costs: &[Cost], share: f64, of: fn(&Cost) -> f64) -> f64 {
+    let mut all: Vec<f64> = costs.iter().map(of).collect();
+    all.sort_by(f64::total_cmp);
+    let place = (all.len() - 1) as f64 * share;
+    // The places of a hundred values fit any integer.
+    all[format!("{place:.0}").parse::<usize>().expect("a number")]
+}
+
+/// Prints the table that README.md shows.
+fn print(costs: &[Cost], plans: &[Cost], started: &[String]) {
+    let build = if cfg!(debug_assertions) { "UNOPTIMISED" } else { "release" };
+    let mut text = format!(
+        "\nsteady step, {SLOTS} slots, {CLIENTS} clients, {} runs, {build} build\n\n",
+        costs.len()
+    );
+    let head = ["", "median", "95 %", "plan, median"];
+    writeln!(text, "| {:<28} | {:>8} | {:>8} | {:>12} |", head[0], head[1], head[2], head[3]).unwrap();
+    writeln!(text, "|{:-<30}|{:->10}|{:->10}|{:->14}|", "", ":", ":", ":").unwrap();
+    let rows: [(&str, fn(&Cost) -> f64); 4] = [
+        ("wall time, ms", |cost| cost.wall_ms),
+        ("own CPU, ms", |cost| cost.own_ms),
+        ("CPU with children, ms", |cost| cost.all_ms),
+        ("peak memory, MB", |cost| cost.memory_mb),
+    ];
+    for (name, of) in rows {
+        let (median, high) = (quantile(costs, 0.5, of), quantile(costs, 0.95, of));
+        let plan = quantile(plans, 0.5, of);
+        writeln!(text, "| {name:<28} | {median:>8.1} | {high:>8.1} | {plan:>12.1} |").unwrap();
+    }
+    let count = started.len();
+    writeln!(text, "| {:<28} | {count:>8} | {count:>8} | {:>12} |", "processes started", "").unwrap();
+    for command in started {
+        writeln!(text, "  started: {command}").unwrap();
+    }
+    let own = quantile(costs, 0.5, |cost| cost.own_ms);
+    let memory = quantile(costs, 0.5, |cost| cost.memory_mb);
+    let word = |met: bool| if met { "met" } else { "MISSED" };
+    writeln!(text, "  aim: at most {PROCESSES} processes: {}", word(count <= PROCESSES)).unwrap();
+    writeln!(text, "  aim: own CPU under {CPU_MS} ms: {}", word(own < CPU_MS)).unwrap();
+    writeln!(text, "  aim: under {MEMORY_MB} MB: {}", word(memory < MEMORY_MB)).unwrap();
+    print!("{text}");
+}
