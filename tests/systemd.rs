@@ -1,0 +1,119 @@
+//! The units are sound and shut in: systemd's own checker has nothing to say about them.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "test code"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The exposure, in tenths, that no service of ours may exceed.
+const THRESHOLD: &str = "--threshold=25";
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd")
+}
+
+fn units(extension: &str) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| Path::new(name).extension().is_some_and(|e| e == extension))
+        .collect();
+    names.sort();
+    names
+}
+
+fn unit(name: &str) -> String {
+    fs::read_to_string(folder().join(name)).unwrap()
+}
+
+/// The values of a key, in order; what a comment says is no value.
+fn values<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
+    text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('=')).collect()
+}
+
+fn analyze(args: &[&str], files: &[PathBuf]) -> Output {
+    Command::new("systemd-analyze")
+        .args(args)
+        .args(files)
+        .env("SYSTEMD_COLORS", "0")
+        .output()
+        .expect("systemd-analyze is in Debian's package systemd: apt-get install -y systemd")
+}
+
+/// The units with the built program in the place of the installed one.
+fn built(into: &Path) -> Vec<PathBuf> {
+    let place = |name: &String| {
+        let text =
+            unit(name).replace("/usr/local/bin/egressctl", env!("CARGO_BIN_EXE_egressctl"));
+        // The checker reads an instance of a template as a unit that is named.
+        let path = into.join(name.replace("@.", "@vpn1."));
+        fs::write(&path, text).unwrap();
+        path
+    };
+    units("service").iter().chain(&units("timer")).map(place).collect()
+}
+
+#[test]
+fn the_units_are_those_that_the_manual_names() {
+    assert_eq!(
+        units("service"),
+        [
+            "egressctl-barrier.service",
+            "egressctl-wg@.service",
+            "egressctl.service",
+            "egressctl@.service"
+        ]
+    );
+    assert_eq!(units("timer"), ["egressctl.timer", "egressctl@.timer"]);
+}
+
+#[test]
+fn the_checker_is_silent() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = analyze(&["verify", "--man=no"], &built(folder.path()));
+    let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said, "");
+    assert!(output.status.success());
+}
+
+#[test]
+fn the_services_are_shut_in() {
+    for name in units("service") {
+        let output = analyze(&["security", "--offline=true", THRESHOLD], &[folder().join(&name)]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{name}: {}", said.lines().last().unwrap_or_default());
+    }
+}
+
+#[test]
+fn a_timer_fires_the_first_time_and_again_and_on_the_second() {
+    for name in units("timer") {
+        let text = unit(&name);
+        assert_eq!(values(&text, "OnActiveSec").len(), 1, "{name}");
+        assert_eq!(values(&text, "OnUnitActiveSec").len(), 1, "{name}");
+        assert_eq!(values(&text, "AccuracySec"), ["1s"], "{name}");
+    }
+}
+
+#[test]
+fn a_step_ends_by_its_own_deadline_and_its_soft_codes_are_no_failures() {
+    for name in ["egressctl.service", "egressctl@.service"] {
+        let text = unit(name);
+        let timeout: u32 = values(&text, "TimeoutStartSec")[0].parse().unwrap();
+        assert!(timeout > 60, "{name}: the default step_budget_sec is 60");
+        assert_eq!(values(&text, "SuccessExitStatus"), ["3 5 75"], "{name}");
+        assert_eq!(values(&text, "StateDirectory"), ["egressctl"], "{name}");
+        assert_eq!(values(&text, "StateDirectoryMode"), ["0700"], "{name}");
+        assert!(values(&text, "RemainAfterExit").is_empty(), "{name} would step once only");
+        assert!(values(&text, "ProtectKernelTunables").is_empty(), "{name} writes rp_filter");
+    }
+}
