@@ -52,8 +52,7 @@ fn analyze(args: &[&str], files: &[PathBuf]) -> Output {
 /// The units with the built program in the place of the installed one.
 fn built(into: &Path) -> Vec<PathBuf> {
     let place = |name: &String| {
-        let text =
-            unit(name).replace("/usr/local/bin/egressctl", env!("CARGO_BIN_EXE_egressctl"));
+        let text = unit(name).replace("/usr/local/bin/egressctl", env!("CARGO_BIN_EXE_egressctl"));
         // The checker reads an instance of a template as a unit that is named.
         let path = into.join(name.replace("@.", "@vpn1."));
         fs::write(&path, text).unwrap();

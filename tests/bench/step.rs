@@ -149,7 +149,8 @@ fn measure(argv: &[OsString]) {
     let code = child.wait().expect("a child can be waited for");
     assert!(code.success(), "{code}");
     let used = getrusage(UsageWho::RUSAGE_CHILDREN).expect("own children are known");
-    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    let seconds =
+        |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     let all = (seconds(used.user_time()) + seconds(used.system_time())) * 1000.0;
     println!("{wall} {own} {all} {peak}");
 }
@@ -162,8 +163,11 @@ fn peak_mb(status: &str) -> Option<f64> {
     Some(kib * 1024.0 / 1e6)
 }
 
+/// One figure of a cost.
+type Figure = fn(&Cost) -> f64;
+
 /// The value below which a share of all lie.
-fn quantile(costs: &[Cost], share: f64, of: fn(&Cost) -> f64) -> f64 {
+fn quantile(costs: &[Cost], share: f64, of: Figure) -> f64 {
     let mut all: Vec<f64> = costs.iter().map(of).collect();
     all.sort_by(f64::total_cmp);
     let place = (all.len() - 1) as f64 * share;
@@ -179,9 +183,10 @@ fn print(costs: &[Cost], plans: &[Cost], started: &[String]) {
         costs.len()
     );
     let head = ["", "median", "95 %", "plan, median"];
-    writeln!(text, "| {:<28} | {:>8} | {:>8} | {:>12} |", head[0], head[1], head[2], head[3]).unwrap();
+    writeln!(text, "| {:<28} | {:>8} | {:>8} | {:>12} |", head[0], head[1], head[2], head[3])
+        .unwrap();
     writeln!(text, "|{:-<30}|{:->10}|{:->10}|{:->14}|", "", ":", ":", ":").unwrap();
-    let rows: [(&str, fn(&Cost) -> f64); 4] = [
+    let rows: [(&str, Figure); 4] = [
         ("wall time, ms", |cost| cost.wall_ms),
         ("own CPU, ms", |cost| cost.own_ms),
         ("CPU with children, ms", |cost| cost.all_ms),
@@ -193,7 +198,8 @@ fn print(costs: &[Cost], plans: &[Cost], started: &[String]) {
         writeln!(text, "| {name:<28} | {median:>8.1} | {high:>8.1} | {plan:>12.1} |").unwrap();
     }
     let count = started.len();
-    writeln!(text, "| {:<28} | {count:>8} | {count:>8} | {:>12} |", "processes started", "").unwrap();
+    writeln!(text, "| {:<28} | {count:>8} | {count:>8} | {:>12} |", "processes started", "")
+        .unwrap();
     for command in started {
         writeln!(text, "  started: {command}").unwrap();
     }

@@ -31,9 +31,14 @@ fn main() {
     let begun = Instant::now();
     title("The lab: clients, a gateway, an internet, and a provider of WireGuard tunnels");
     let lab = Lab::builder().clients(CLIENTS).endpoints(ENDPOINTS).start();
-    say(&format!("{CLIENTS} clients  10.77.0.11 to 10.77.0.{}, behind the gateway's eth1", 10 + CLIENTS));
+    say(&format!(
+        "{CLIENTS} clients  10.77.0.11 to 10.77.0.{}, behind the gateway's eth1",
+        10 + CLIENTS
+    ));
     say("1 gateway  203.0.113.2 on its WAN, eth0; egressctl runs here");
-    say(&format!("{ENDPOINTS} endpoints p1 to p{ENDPOINTS} of the provider, each a real WireGuard server;"));
+    say(&format!(
+        "{ENDPOINTS} endpoints p1 to p{ENDPOINTS} of the provider, each a real WireGuard server;"
+    ));
     say("           who leaves by pN is seen by the web as 198.51.100.(110+N)");
     let mut policy = lab.pool_policy();
     policy["params"]["local_repair_retest_count"] = 1.into();
@@ -62,6 +67,9 @@ fn main() {
     }
 
     title("The next step repairs the slot with another endpoint, and the clients go home");
+    say("What it will do, asked beforehand without changing anything:");
+    show(&lab, &["plan", "home"], &[0]);
+    say("And done:");
     step(&lab, |to| to == "NORMAL");
     let back = table(&lab, Some(&away));
     assert!(back.iter().all(|exit| exit.is_some() && *exit != Some(victim)), "{back:?}");
