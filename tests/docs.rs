@@ -1,0 +1,237 @@
+//! README and manual pages say what the program does: they are held to its help, its parser and its files.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "test code"
+)]
+
+use egressctl::policy::Policy;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn file(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// The help of the program or of one of its commands.
+fn help(command: Option<&str>) -> String {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_egressctl"));
+    let output = program.args(command).arg("--help").output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The commands that the program's help lists.
+fn commands() -> Vec<String> {
+    let help = help(None);
+    let list = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    let name = |line: &str| line.split_whitespace().next().unwrap_or_default().to_owned();
+    // A line that goes on with a description is indented by more than two blanks.
+    list.lines().filter(|line| !line.starts_with("   ")).map(name).collect()
+}
+
+/// The long options in a help text.
+fn options(help: &str) -> BTreeSet<String> {
+    let long = |line: &str| {
+        let rest = line.trim_start().split("--").nth(1)?;
+        let is_option = line.trim_start().starts_with('-');
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(rest.len());
+        is_option.then(|| rest[..end].to_owned())
+    };
+    help.lines().filter_map(long).collect()
+}
+
+/// The blocks of README.md in one language, indentation taken away.
+fn blocks(language: &str) -> Vec<String> {
+    let readme = file("README.md");
+    let mut blocks = Vec::new();
+    let mut block: Option<(usize, String)> = None;
+    for line in readme.lines() {
+        let text = line.trim_start();
+        match &mut block {
+            None => {
+                if text.strip_prefix("```") == Some(language) {
+                    block = Some((line.len() - text.len(), String::new()));
+                }
+            }
+            Some((indent, lines)) => {
+                if text == "```" {
+                    blocks.push(std::mem::take(lines));
+                    block = None;
+                } else {
+                    *lines += line.get(*indent..).unwrap_or(text);
+                    *lines += "\n";
+                }
+            }
+        }
+    }
+    blocks
+}
+
+#[test]
+fn every_policy_in_the_readme_and_the_manual_is_one() {
+    let readme = blocks("json");
+    assert!(!readme.is_empty());
+    let manual = file("man/egressctl-policy.5");
+    let example = manual.split(".Bd -literal").nth(1).unwrap().split(".Ed").next().unwrap();
+    let example = example.split_once('\n').unwrap().1.to_owned();
+    for text in readme.iter().chain([&example]) {
+        Policy::parse(text).unwrap_or_else(|fault| panic!("{fault}\n{text}"));
+    }
+}
+
+#[test]
+fn the_readme_names_every_command_and_no_other() {
+    let known: BTreeSet<String> = commands().into_iter().collect();
+    assert!(known.len() > 5, "{known:?}");
+    let mut named = BTreeSet::new();
+    for block in blocks("text").iter().chain(&blocks("sh")) {
+        for line in block.lines() {
+            let mut words = line.trim_start_matches("$ ").split_whitespace();
+            if words.next() == Some("egressctl") {
+                named.insert(words.next().unwrap_or_default().to_owned());
+            }
+        }
+    }
+    let unknown: Vec<_> = named.difference(&known).collect();
+    assert!(unknown.is_empty(), "README.md shows {unknown:?}, which the program does not know");
+    let silent: Vec<_> = known.difference(&named).filter(|name| *name != "help").collect();
+    assert!(silent.is_empty(), "README.md does not show {silent:?}");
+}
+
+#[test]
+fn the_manual_describes_every_command_and_option() {
+    let manual = file("man/egressctl.8");
+    let named = |option: &str| {
+        manual.contains(&format!(".It Fl -{option}")) || manual.contains(&format!("Fl -{option}\n"))
+    };
+    for command in commands() {
+        assert!(
+            manual.contains(&format!(".It Cm {command} ")),
+            "man/egressctl.8 does not describe the command {command}"
+        );
+        if command == "help" {
+            continue;
+        }
+        let from = manual.find(&format!(".It Cm {command} ")).unwrap();
+        let rest = &manual[from + 1..];
+        let section = &rest[..rest.find(".It Cm ").unwrap_or(rest.len())];
+        for option in options(&help(Some(&command))) {
+            let general = ["policy-dir", "state-dir", "help", "version"].contains(&option.as_str());
+            let described = section.contains(&format!(".It Fl -{option}"));
+            assert!(
+                described || (general && named(&option)),
+                "man/egressctl.8 does not describe --{option} of {command}"
+            );
+        }
+    }
+    for variable in ["EGRESSCTL_POLICY_DIR", "EGRESSCTL_STATE_DIR", "STATE_DIRECTORY"] {
+        assert!(manual.contains(&format!(".It Ev {variable}")), "{variable}");
+    }
+}
+
+#[test]
+fn the_manual_and_the_readme_name_every_exit_code() {
+    let (manual, readme) = (file("man/egressctl.8"), file("README.md"));
+    for code in [0, 1, 2, 3, 4, 5, 75] {
+        assert!(manual.contains(&format!("\n.It {code}\n")), "{code}");
+        assert!(readme.contains(&format!("\n| {code} | ")), "{code}");
+    }
+}
+
+/// The keys of a policy by the last part of their names, as the parser's source has them.
+fn keys() -> BTreeSet<String> {
+    let source = file("src/policy/pool.rs");
+    let mut keys: BTreeSet<String> = ["kind", "$schema", "description", "prefix", "spread"]
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    for line in source.lines() {
+        let field = line.strip_prefix("    pub ").and_then(|rest| rest.split_once(':'));
+        if let Some((name, _)) = field.filter(|(name, _)| !name.contains(['(', ' '])) {
+            keys.insert(name.to_owned());
+        }
+    }
+    keys
+}
+
+#[test]
+fn the_manual_describes_every_key_of_a_policy_and_no_other() {
+    let manual = file("man/egressctl-policy.5");
+    let described: Vec<&str> =
+        manual.lines().filter_map(|line| line.strip_prefix(".It Va ")).collect();
+    let keys = keys();
+    assert!(keys.len() > 50, "{keys:?}");
+    // A key that holds an object stands in the names of its own keys, too.
+    let parts: BTreeSet<String> = described
+        .iter()
+        .flat_map(|name| name.split('.'))
+        .map(|part| part.trim_end_matches("[]").to_owned())
+        .collect();
+    let missing: Vec<_> = keys.difference(&parts).collect();
+    assert!(missing.is_empty(), "man/egressctl-policy.5 does not describe {missing:?}");
+    let foreign: Vec<_> = parts.difference(&keys).filter(|part| *part != "directory").collect();
+    assert!(
+        foreign.is_empty(),
+        "man/egressctl-policy.5 describes {foreign:?}, which no policy has"
+    );
+}
+
+#[test]
+fn the_manual_gives_the_defaults_of_the_parser() {
+    let manual = file("man/egressctl-policy.5");
+    let source = file("src/policy/pool.rs");
+    let mut seen = 0;
+    for line in source.lines() {
+        let Some((name, value)) = line.trim().trim_end_matches(',').split_once(": ") else {
+            continue;
+        };
+        let value = value.replace('_', "");
+        let is_plain = value == "true" || value == "false" || value.parse::<f64>().is_ok();
+        if !line.starts_with("            ") || !is_plain || !line.ends_with(',') {
+            continue;
+        }
+        let entry = manual.split(".It Va ").find(|entry| {
+            entry.lines().next().is_some_and(|full| full.rsplit('.').next() == Some(name))
+        });
+        let entry = entry.unwrap_or_else(|| panic!("{name} is not described"));
+        assert!(entry.contains(&format!("Default: {value}.\n")), "{name} is {value}:\n{entry}");
+        seen += 1;
+    }
+    assert!(seen > 20, "only {seen} defaults were found");
+}
+
+#[test]
+fn the_manual_pages_are_sound() {
+    let pages: Vec<PathBuf> =
+        ["egressctl.8", "egressctl-policy.5"].map(|page| root().join("man").join(page)).into();
+    let output = Command::new("mandoc")
+        .args(["-T", "lint", "-W", "warning"])
+        .args(pages)
+        .output()
+        .expect("mandoc is in Debian's package mandoc: apt-get install -y mandoc");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    assert!(output.status.success());
+}
+
+#[test]
+fn what_the_readme_names_is_there() {
+    let readme = file("README.md");
+    for path in ["tests/run", "tests/lab/demo", "man/egressctl.8", "man/egressctl-policy.5"] {
+        assert!(readme.contains(path) && root().join(path).exists(), "{path}");
+    }
+    for unit in ["egressctl.timer", "egressctl-barrier.service"] {
+        assert!(readme.contains(unit) && root().join("systemd").join(unit).exists(), "{unit}");
+    }
+}
