@@ -22,6 +22,7 @@ pub struct Means {
 /// The steps from `actual` to `desired`.
 #[must_use]
 pub fn diff(actual: &World, desired: &World, means: &Means) -> Vec<Step> {
+    let present = actual;
     let actual = &answering(actual);
     let mut steps = Vec::new();
     for (interface, wished) in &desired.tunnels {
@@ -31,7 +32,8 @@ pub fn diff(actual: &World, desired: &World, means: &Means) -> Vec<Step> {
     routes(actual, desired, &mut steps);
     nft_table(actual.nft.as_ref(), desired.nft.as_ref(), &mut steps);
     rules(actual, desired, &mut steps);
-    for (interface, present) in &actual.tunnels {
+    // What does not answer is removed like the rest when it is not wished any more.
+    for (interface, present) in &present.tunnels {
         if !desired.tunnels.contains_key(interface) {
             steps.push(Step {
                 phase: Phase::Clear,
@@ -128,10 +130,13 @@ fn build_tunnel(
     let present_addresses = present.map_or(&none, |tunnel| &tunnel.addresses);
     // New before old: removing a device's last address would wipe its routes in all tables.
     for address in wished.addresses.difference(present_addresses) {
-        push(
-            Action::AddAddress { interface: interface.clone(), address: *address },
-            vec![Action::RemoveAddress { interface: interface.clone(), address: *address }],
-        );
+        // What is new goes as a whole.
+        let undo = if present.is_none() {
+            remove.clone()
+        } else {
+            Action::RemoveAddress { interface: interface.clone(), address: *address }
+        };
+        push(Action::AddAddress { interface: interface.clone(), address: *address }, vec![undo]);
     }
     for address in present_addresses.difference(&wished.addresses) {
         push(

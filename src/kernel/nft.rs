@@ -170,7 +170,9 @@ impl Layout {
         }
         let new = format!("ct state new iifname {lan}");
         let away = "ip daddr != @local4 fib daddr type != local ct mark set";
-        for (net, buckets) in &self.spread {
+        // Without a LAN there is nobody to mark but local users; nft refuses an empty set.
+        let spread = if self.lan.is_empty() { None } else { Some(&self.spread) };
+        for (net, buckets) in spread.into_iter().flatten() {
             let marks: Vec<String> = buckets
                 .iter()
                 .enumerate()
@@ -185,7 +187,9 @@ impl Layout {
                 );
             }
         }
-        let _ = writeln!(out, "    {new} ip saddr @clients {away} ip saddr map @client_mark");
+        if !self.lan.is_empty() {
+            let _ = writeln!(out, "    {new} ip saddr @clients {away} ip saddr map @client_mark");
+        }
         if self.inbound_kept() {
             let inner = names(self.lan.iter().chain(self.slots.keys()));
             let _ = writeln!(
@@ -222,10 +226,13 @@ impl Layout {
                 }
                 // None: an answer at once is kinder to a program than a timeout.
                 None => {
-                    let _ = writeln!(
-                        out,
-                        "    {own} oifname != {lan} reject with icmpx type admin-prohibited"
-                    );
+                    let away = if self.lan.is_empty() {
+                        String::new()
+                    } else {
+                        format!(" oifname != {lan}")
+                    };
+                    let _ =
+                        writeln!(out, "    {own}{away} reject with icmpx type admin-prohibited");
                 }
             }
             let _ = writeln!(
@@ -249,11 +256,13 @@ impl Layout {
                 .chain(self.local6.iter().map(Ipv6Net::to_string))
                 .collect();
             let _ = writeln!(out, "    iifname {lan} ip6 daddr != {{ {} }} {no}", near.join(", "));
-        } else if self.block_ipv6 {
+        } else if self.block_ipv6 && !self.lan.is_empty() {
             let _ = writeln!(out, "    meta nfproto ipv6 iifname {lan} oifname != {lan} {no}");
         }
         // The LAN interface alone would be open on a one-armed gateway, hence the address too.
-        let _ = writeln!(out, "    ip saddr @clients oifname {lan} ip daddr @local4 accept");
+        if !self.lan.is_empty() {
+            let _ = writeln!(out, "    ip saddr @clients oifname {lan} ip daddr @local4 accept");
+        }
         out.push_str("    ip saddr @clients meta mark . oifname @way accept\n");
         let _ = writeln!(out, "    ip saddr @clients {no}");
         if !self.slots.is_empty() {
@@ -366,14 +375,15 @@ fn names_with<'a>(first: &str, rest: impl Iterator<Item = &'a Interface>) -> Str
     format!("{{ {} }}", all.join(", "))
 }
 
-/// Reads the placement back from what `nft list table` prints, or from what was rendered: each
-/// element of `client_mark`.
+/// Reads the placement back, from what `nft list table` prints or from a rendered text: each element
+/// of `client_mark`.
 #[must_use]
-pub fn placement_in(listing: &str) -> BTreeMap<Ipv4Net, Mark> {
-    let Some((_, after)) = listing.split_once("map client_mark {") else {
+pub fn placement_in(text: &str) -> BTreeMap<Ipv4Net, Mark> {
+    let Some((_, after)) = text.split_once("map client_mark {") else {
         return BTreeMap::new();
     };
-    let body = after.split_once("set clients {").map_or(after, |(body, _)| body);
+    // What stands next is the set of clients, in both.
+    let body = after.split_once("set clients").map_or(after, |(body, _)| body);
     let Some((_, elements)) = body.split_once("elements = {") else {
         return BTreeMap::new();
     };

@@ -27,10 +27,24 @@ impl PolicyFault {
         Self::new("it has no \"kind\": write one of pool")
     }
 
+    pub(super) fn empty() -> Self {
+        Self::new("the file is empty: write a policy into it")
+    }
+
+    pub(super) fn no_object() -> Self {
+        Self::new("a policy is an object, {\"kind\": …}: this is another value")
+    }
+
+    pub(super) fn kind_is_no_text() -> Self {
+        Self::new("\"kind\" is not a text: write one of pool")
+    }
+
     pub(super) fn unknown_kind(tag: &str, text: &str) -> Self {
         let line = text.lines().position(|l| l.contains("\"kind\"")).map_or(1, |n| n + 1);
-        let near = nearest(tag, KINDS.iter().copied())
-            .map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
+        let near = nearest(tag, KINDS.iter().copied()).map_or_else(
+            || format!("; known: {}", KINDS.join(", ")),
+            |near| format!("; did you mean \"{near}\"?"),
+        );
         Self::new(format!("unknown kind {tag:?} at line {line}{near}"))
     }
 
@@ -39,8 +53,8 @@ impl PolicyFault {
         let words = error.to_string();
         let place = format!(" at line {} column {}", error.line(), error.column());
         let cause = words.strip_suffix(&place).unwrap_or(&words);
-        if error.is_eof() && error.line() <= 1 && error.column() == 0 {
-            return Self::new("the file is empty: write a policy into it");
+        if error.is_syntax() || error.is_eof() {
+            return Self::new(format!("it is not JSON: {cause}{place}"));
         }
         let Some(rest) = cause.strip_prefix("unknown field `") else {
             return Self::new(format!("{cause}{place}"));

@@ -10,6 +10,7 @@ mod clients;
 mod fault;
 mod overlap;
 pub mod pool;
+mod validate;
 
 pub use clients::{ClientEntry, ClientKey};
 pub use fault::PolicyFault;
@@ -50,20 +51,22 @@ pub enum Policy {
     Pool(PoolPolicy),
 }
 
-/// Only the tag, whatever else the text holds.
-#[derive(Deserialize)]
-struct Tagged {
-    kind: Option<String>,
-}
-
 impl Policy {
     /// Reads a policy from the text of its file.
     ///
     /// # Errors
     /// What is wrong with it, with line and column where the text shows them.
     pub fn parse(text: &str) -> Result<Self, PolicyFault> {
-        let tagged: Tagged = serde_json::from_str(text).map_err(|e| PolicyFault::from_json(&e))?;
-        let tag = tagged.kind.ok_or_else(PolicyFault::no_kind)?;
+        if text.trim().is_empty() {
+            return Err(PolicyFault::empty());
+        }
+        let value: serde_json::Value =
+            serde_json::from_str(text).map_err(|e| PolicyFault::from_json(&e))?;
+        let object = value.as_object().ok_or_else(PolicyFault::no_object)?;
+        let tag = match object.get("kind") {
+            None | Some(serde_json::Value::Null) => return Err(PolicyFault::no_kind()),
+            Some(tag) => tag.as_str().ok_or_else(PolicyFault::kind_is_no_text)?.to_owned(),
+        };
         let kind = serde_json::from_value(serde_json::Value::String(tag.clone()))
             .map_err(|_| PolicyFault::unknown_kind(&tag, text))?;
         match kind {

@@ -11,7 +11,9 @@ use crate::kernel::nft::{Layout, SlotLayout};
 use crate::kernel::{Ends, NftTable, Tunnel, World};
 use crate::names::{Interface, Mark, PolicyName, Table};
 use crate::plan::Backend;
-use crate::policy::pool::{Inbound, Ipv6, SLOT_RULES};
+use crate::policy::pool::{
+    CLOSING_RULES, Inbound, Ipv6, SLOT_RULES, USER_CLOSING_RULES, USER_RULES,
+};
 use crate::policy::{ClientEntry, ClientKey, PoolPolicy};
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,12 +25,6 @@ pub const GUARD_METRIC: u32 = 4_278_198_272;
 const DIRECT_RULE: u32 = 2_046;
 /// `rule_priority +` this is the rule of flows that the WAN opened.
 const INBOUND_RULE: u32 = 2_047;
-/// `rule_priority +` this is the first user's rule.
-const USER_RULES: u32 = 2_048;
-/// `rule_priority +` this is the first closing rule of a client prefix.
-const CLOSING_RULES: u32 = 3_072;
-/// `rule_priority +` this is the first closing rule of a user; the last of our range.
-const USER_CLOSING_RULES: u32 = 3_968;
 /// `rule_priority +` this is the first IPv6 closing rule of a LAN interface.
 const LAN6_RULES: u32 = 1_024;
 

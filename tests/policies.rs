@@ -1,0 +1,285 @@
+//! Policies: the examples are good, and what is wrong with a bad one is said in one line.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    missing_docs,
+    reason = "test code"
+)]
+
+use egressctl::policy::Policy;
+use serde_json::{Value, json};
+
+fn good() -> Value {
+    json!({
+        "kind": "pool",
+        "slots": { "interfaces": ["vpn1", "vpn2"] },
+        "clients": ["10.77.0.11"],
+        "provider": { "directory": { "path": "/etc/egressctl/endpoints" } },
+    })
+}
+
+/// What is said of the good policy with `value` at `path`.
+fn fault_at(path: &str, value: Value) -> String {
+    let mut policy = good();
+    let mut place = &mut policy;
+    for key in path.split('.') {
+        place = &mut place[key];
+    }
+    *place = value;
+    fault(&policy.to_string())
+}
+
+fn fault(text: &str) -> String {
+    let Err(fault) = Policy::parse(text) else { panic!("it was taken for a good policy") };
+    let line = fault.to_string();
+    assert!(!line.contains('\n'), "{line:?} is more than one line");
+    line
+}
+
+#[test]
+fn every_example_is_a_good_policy() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/policies");
+    let mut found = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            Policy::parse(&text).unwrap_or_else(|fault| panic!("{}: {fault}", path.display()));
+            found += 1;
+        }
+    }
+    assert!(found > 0, "no example in {folder}");
+}
+
+#[test]
+fn the_four_required_keys_are_enough() {
+    Policy::parse(&good().to_string()).unwrap();
+    for key in ["slots", "clients", "provider"] {
+        let mut policy = good();
+        policy.as_object_mut().unwrap().remove(key);
+        assert_eq!(
+            fault(&policy.to_string()).split(" at line").next(),
+            Some(format!("missing field `{key}`").as_str())
+        );
+    }
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_place_and_the_nearest_key() {
+    let text = "{\n  \"kind\": \"pool\",\n  \"client\": [\"10.77.0.11\"]\n}";
+    assert_eq!(
+        fault(text),
+        "unknown key \"client\" at line 3 column 10; did you mean \"clients\"?"
+    );
+    let text = "{ \"kind\": \"pool\",\n  \"params\": { \"direct_grace\": 3 } }";
+    assert_eq!(
+        fault(text),
+        "unknown key \"direct_grace\" at line 2 column 28; did you mean \"direct_grace_sec\"?"
+    );
+    let text = "{ \"kind\": \"pool\",\n  \"slots\": { \"zzz\": 3 } }";
+    assert_eq!(
+        fault(text),
+        "unknown key \"zzz\" at line 2 column 18; known here: interfaces, first_table"
+    );
+    let text =
+        "{ \"kind\": \"pool\",\n  \"clients\": [{\"prefix\": \"10.0.0.0/24\", \"sprad\": true}] }";
+    assert_eq!(fault(text), "unknown key \"sprad\" at line 2 column 47; did you mean \"spread\"?");
+}
+
+#[test]
+fn a_text_that_is_no_policy_is_told_from_one_that_is_wrong() {
+    let empty = "the file is empty: write a policy into it";
+    for (text, said) in [
+        ("", empty),
+        ("  \n\t\n", empty),
+        ("{}", "it has no \"kind\": write one of pool"),
+        ("{\"clients\": []}", "it has no \"kind\": write one of pool"),
+        ("{\n \"kind\": \"pol\"}", "unknown kind \"pol\" at line 2; did you mean \"pool\"?"),
+        ("{\"kind\": \"vpn\"}", "unknown kind \"vpn\" at line 1; known: pool"),
+        ("[1, 2]", "a policy is an object, {\"kind\": …}: this is another value"),
+        ("kind = pool", "it is not JSON: expected value at line 1 column 1"),
+        ("{\"kind\": \"pool\",}", "it is not JSON: trailing comma at line 1 column 17"),
+        ("{\"kind\": \"pool\"", "it is not JSON: EOF while parsing an object at line 1 column 15"),
+        ("{\"kind\": \"pool\"} x", "it is not JSON: trailing characters at line 1 column 18"),
+        ("{\"kind\": 3}", "\"kind\" is not a text: write one of pool"),
+        ("{\"kind\": null}", "it has no \"kind\": write one of pool"),
+    ] {
+        assert_eq!(fault(text), said, "{text:?}");
+    }
+}
+
+#[test]
+fn clients_that_contradict_each_other_are_refused() {
+    let overlap = |a: &str, b: &str| {
+        format!("clients {a} and {b} overlap: an address must belong to one entry")
+    };
+    for (clients, said) in [
+        (json!([]), "clients is empty: name at least one".to_owned()),
+        (json!(["10.77.0.16/29", "10.77.0.17"]), overlap("10.77.0.16/29", "10.77.0.17")),
+        (json!(["10.77.0.11", "10.77.0.11"]), overlap("10.77.0.11", "10.77.0.11")),
+        (
+            json!(["10.77.3.9", "10.77.0.5", {"prefix": "10.77.0.0/16", "spread": true}]),
+            overlap("10.77.0.0/16", "10.77.0.5"),
+        ),
+        (
+            json!(["user:unbound", "user:unbound"]),
+            "client user:unbound stands twice".to_owned(),
+        ),
+        (
+            json!(["fd00::1"]),
+            "client fd00::1 is IPv6, which routing.ipv6 \"block\" and \"off\" do not carry: remove it"
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(fault_at("clients", clients.clone()), said, "{clients}");
+    }
+}
+
+#[test]
+fn a_client_that_is_not_one_is_refused_where_it_stands() {
+    for (client, said) in [
+        (
+            json!("10.77.0.17/29"),
+            "client 10.77.0.17/29 has host bits: write 10.77.0.17 or 10.77.0.16/29",
+        ),
+        (json!("10.77.0"), "\"10.77.0\" is not a client: write an address, a prefix, or user:NAME"),
+        (json!("user:"), "\"\" is not the name of a user"),
+        (json!("user:a b"), "\"a b\" is not the name of a user"),
+        (json!("10.77.0.0/24#3"), "\"10.77.0.0/24#3\" is not a client: buckets are not named"),
+        (
+            json!({"prefix": "fd00::/64", "spread": true}),
+            "fd00::/64 cannot be spread: only IPv4 can",
+        ),
+        (json!({"spread": true}), "missing field `prefix`"),
+    ] {
+        let line = fault_at("clients", json!([client.clone()]));
+        assert!(line.starts_with(&format!("{said} at line 1 column ")), "{client}: {line}");
+    }
+}
+
+#[test]
+fn interfaces_tables_marks_and_priorities_that_collide_are_refused() {
+    let marks = |mark: &str| {
+        format!(
+            "routing.first_mark {mark}: this and the next 0x1001 marks must share their upper 16 bits, which are not 0"
+        )
+    };
+    for (path, value, said) in [
+        (
+            "slots.interfaces",
+            json!(["vpn1", "vpn1"]),
+            "interface vpn1 is used twice by this policy".to_owned(),
+        ),
+        (
+            "slots.interfaces",
+            json!(["vpnt1", "vpn2"]),
+            "interface vpnt1 is used twice by this policy".to_owned(),
+        ),
+        ("slots.interfaces", json!([]), "slots.interfaces must name 1 to 1022 interfaces".to_owned()),
+        (
+            "wan_interface",
+            json!("vpn2"),
+            "interface vpn2 is a tunnel and also LAN or WAN".to_owned(),
+        ),
+        (
+            "lan_interfaces",
+            json!(["eth1", "vpnt4"]),
+            "interface vpnt4 is a tunnel and also LAN or WAN".to_owned(),
+        ),
+        ("lan_interfaces", json!([]), "lan_interfaces is empty: name one, or leave it out".to_owned()),
+        (
+            "slots.first_table",
+            json!(252),
+            "slots.first_table 252 and 2 slots reach a table that the kernel uses itself (0, 253 to 255)"
+                .to_owned(),
+        ),
+        ("routing", json!({"first_mark": "0x4547f000"}), marks("0x4547f000")),
+        ("routing", json!({"first_mark": "0x00000100"}), marks("0x00000100")),
+        (
+            "routing",
+            json!({"rule_priority": 30000}),
+            "routing.rule_priority 30000: write 1 to 28670, so that all our rules come before main's"
+                .to_owned(),
+        ),
+        (
+            "routing",
+            json!({"protocol": 2}),
+            "routing.protocol 2: 0 to 4 belong to the kernel and to ip, write 5 to 255".to_owned(),
+        ),
+        (
+            "test",
+            json!({"interface_prefix": "a-long-prefix-x"}),
+            "test.interface_prefix \"a-long-prefix-x\" and a number up to 4 is no interface name"
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(fault_at(path, value.clone()), said, "{path} {value}");
+    }
+    let line = fault_at("slots.interfaces", json!(["eth0/1"]));
+    let said = "\"eth0/1\" is not an interface name: it has 1 to 15 letters, digits or _=+.-, and does not begin with - at line 1 column ";
+    assert!(line.starts_with(said), "{line}");
+}
+
+#[test]
+fn thresholds_that_make_no_sense_are_refused() {
+    for (path, value, said) in [
+        ("probe", json!({"urls": []}), "probe.urls is empty: name at least one page"),
+        (
+            "probe",
+            json!({"expect_status": []}),
+            "probe.expect_status is empty: name at least one status",
+        ),
+        ("probe", json!({"timeout_sec": 0}), "probe.timeout_sec is 0: it must be at least 1"),
+        ("wan", json!({"urls": []}), "wan.urls is empty: name at least one page"),
+        ("test", json!({"parallel": 0}), "test.parallel is 0: it must be at least 1"),
+        (
+            "params",
+            json!({"health_failures_before_down": 0}),
+            "params.health_failures_before_down is 0: it must be at least 1",
+        ),
+        (
+            "params",
+            json!({"refresh_min_ratio": 1.5}),
+            "params.refresh_min_ratio must be from 0 to 1",
+        ),
+        (
+            "params",
+            json!({"bootstrap_slot": "vpn9"}),
+            "params.bootstrap_slot vpn9 is none of slots.interfaces",
+        ),
+        (
+            "params",
+            json!({"min_healthy_slots_to_exit_direct": 3}),
+            "params.min_healthy_slots_to_exit_direct is 3: it must be from 1 to 2",
+        ),
+        (
+            "params",
+            json!({"bootstrap_strategy_order": ["direct", "direct"]}),
+            "params.bootstrap_strategy_order names a way twice",
+        ),
+        (
+            "provider",
+            json!({"directory": {"path": "endpoints"}}),
+            "provider.directory.path \"endpoints\" is not absolute: a timer has no folder of its own",
+        ),
+    ] {
+        assert_eq!(fault_at(path, value.clone()), said, "{path} {value}");
+    }
+}
+
+#[test]
+fn more_prefixes_than_there_are_rule_priorities_are_refused() {
+    let scattered: Vec<String> =
+        (0..1_000).map(|n| format!("10.{}.{}.1", n / 250, n % 250)).collect();
+    assert_eq!(
+        fault_at("clients", json!(scattered)),
+        "clients make 1000 separate prefixes, and there is room for 896: write larger prefixes"
+    );
+    let side_by_side: Vec<String> =
+        (0..10_240).map(|n| format!("10.9.{}.{}", n / 256, n % 256)).collect();
+    let mut policy = good();
+    policy["clients"] = json!(side_by_side);
+    Policy::parse(&policy.to_string()).unwrap();
+}
