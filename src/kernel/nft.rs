@@ -134,15 +134,20 @@ impl Layout {
     }
 
     fn sets(&self, out: &mut String) {
-        let placed = self.placement.iter().map(|(net, mark)| format!("{} : {mark}", element(net)));
+        let placed = self.placement.iter().map(|(net, mark)| format!("{} : {mark}", element(*net)));
         named(out, "map client_mark", "type ipv4_addr : mark; flags interval;", placed);
         named(
             out,
             "set clients",
             "type ipv4_addr; flags interval;",
-            self.clients.iter().map(element),
+            self.clients.iter().copied().map(element),
         );
-        named(out, "set local4", "type ipv4_addr; flags interval;", self.local.iter().map(element));
+        named(
+            out,
+            "set local4",
+            "type ipv4_addr; flags interval;",
+            self.local.iter().copied().map(element),
+        );
         let mut way: Vec<String> =
             self.slots.iter().map(|(name, slot)| format!("{} . \"{name}\"", slot.mark)).collect();
         if self.anyone_direct() {
@@ -214,27 +219,22 @@ impl Layout {
         if self.users.is_empty() {
             return;
         }
-        let lan = names(self.lan.iter());
+        let away = if self.lan.is_empty() {
+            String::new()
+        } else {
+            format!(" oifname != {}", names(self.lan.iter()))
+        };
         out.push_str("  chain mark_out { type route hook output priority mangle; policy accept;\n");
         for (uid, mark) in &self.users {
             let own = format!(
                 "meta skuid {uid} oifname != \"lo\" ip daddr != @local4 fib daddr type != local ct state new ct direction original"
             );
-            match mark {
-                Some(mark) => {
-                    let _ = writeln!(out, "    {own} ct mark set {mark}");
-                }
-                // None: an answer at once is kinder to a program than a timeout.
-                None => {
-                    let away = if self.lan.is_empty() {
-                        String::new()
-                    } else {
-                        format!(" oifname != {lan}")
-                    };
-                    let _ =
-                        writeln!(out, "    {own}{away} reject with icmpx type admin-prohibited");
-                }
-            }
+            // None: an answer at once is kinder to a program than a timeout.
+            let what = mark.map_or_else(
+                || format!("{away} reject with icmpx type admin-prohibited"),
+                |mark| format!(" ct mark set {mark}"),
+            );
+            let _ = writeln!(out, "    {own}{what}");
             let _ = writeln!(
                 out,
                 "    meta skuid {uid} ct direction original ct mark & {MARK_BASE:#010x} == {} meta mark set ct mark",
@@ -346,7 +346,7 @@ impl Layout {
 /// a client keeps its bucket.
 const SEED: u32 = 0x4547;
 
-fn element(net: &Ipv4Net) -> String {
+fn element(net: Ipv4Net) -> String {
     if net.prefix_len() == 32 { net.addr().to_string() } else { net.to_string() }
 }
 

@@ -35,8 +35,8 @@ impl PoolPolicy {
         let Provider::Directory(directory) = &self.provider;
         if !directory.path.is_absolute() {
             return fault(format!(
-                "provider.directory.path {:?} is not absolute: a timer has no folder of its own",
-                directory.path
+                "provider.directory.path \"{}\" is not absolute: a timer has no folder of its own",
+                directory.path.display()
             ));
         }
         let order = &self.params.bootstrap_strategy_order;

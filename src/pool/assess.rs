@@ -121,20 +121,20 @@ fn wan(seen: &Observation) -> WanVerdict {
     for (question, reading) in &seen.readings {
         let (at, ok) = match (question, reading) {
             (crate::observation::Question::Pages(pages), crate::observation::Reading::Pages(r)) => {
-                let passes = r.passes(pages);
+                let well = r.passes(pages);
                 match pages.asker {
                     Asker::Wan => {
                         if later(reference, &r.at) {
                             reference = Some(&r.at);
                         }
-                        if passes && later(passed, &r.at) {
+                        if well && later(passed, &r.at) {
                             passed = Some(&r.at);
                         }
                         continue;
                     }
-                    Asker::Slot(_) => (&r.at, passes),
+                    Asker::Slot(_) => (&r.at, well),
                     // What fails here alone says nothing about the uplink.
-                    Asker::WanExit | Asker::SlotLarge(_) | Asker::SlotExit(_) if !passes => {
+                    Asker::WanExit | Asker::SlotLarge(_) | Asker::SlotExit(_) if !well => {
                         continue;
                     }
                     Asker::WanExit | Asker::SlotLarge(_) | Asker::SlotExit(_) => (&r.at, true),

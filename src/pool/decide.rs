@@ -3,7 +3,7 @@
 //! **Invariant:** the first guard that applies makes the step's one transition.
 
 use super::reason::Reason;
-use super::state::{Egress, Mode, Slot, Verdict};
+use super::state::{Egress, Mode};
 use super::turn::Turn;
 use std::time::Duration;
 
@@ -14,37 +14,36 @@ impl Turn<'_> {
             return self.settle();
         }
         self.count();
+        if !self.state.proven {
+            self.enter(Mode::FullPoolRefresh);
+            return self.refresh();
+        }
         if self.state.mode.is_direct() {
             return self.direct();
-        }
-        if !self.state.proven {
-            return self.refresh();
         }
         if self.serving().is_empty() {
             return self.none_serves();
         }
-        self.state.none_serves_since = None;
-        self.one_failed();
+        self.one_serves();
     }
 
     /// No slot serves: repair goes on for the time of grace, while there is reserve; then clients
     /// are given up to Direct.
     fn none_serves(&mut self) {
-        let unknown = |slot: &Slot| slot.loaded().is_none() || slot.verdict == Verdict::Unknown;
-        let loaded = self.state.slots.values().any(|slot| slot.loaded().is_some());
-        if loaded && self.state.slots.values().all(unknown) {
+        let reserve_left = !self.state.reserve().is_empty();
+        let unknown = self.all_unknown();
+        if unknown && !reserve_left {
+            // Unknown never leads to Direct, and there is nothing to repair with.
             return;
         }
-        let since = self.state.none_serves_since.get_or_insert_with(|| self.now.clone()).clone();
         let grace = Duration::from_secs(self.policy.params.direct_grace_sec);
-        if !self.state.reserve().is_empty() && self.within(&since, grace) {
-            if self.state.mode != Mode::LocalRepair {
-                self.enter(Mode::LocalRepair);
-            }
-            self.repair();
-            return;
+        let since = self.state.none_serves_since.clone();
+        let in_grace = since.is_none_or(|since| self.within(&since, grace));
+        if reserve_left && (in_grace || unknown) {
+            self.rescue();
+        } else {
+            self.give_up();
         }
-        self.give_up();
     }
 
     /// Clients go where the policy says that they go when nothing else is left.
@@ -74,49 +73,48 @@ impl Turn<'_> {
 
     /// Clients are on Direct, and a set of slots is looked for that ends it.
     fn direct(&mut self) {
+        self.say(Reason::Recovering);
         if self.state.mode == Mode::DirectEmergency {
             self.state.refresh_asked = true;
-            self.enter(Mode::BootstrapRecovery);
-            return self.say(Reason::Recovering);
+            return self.enter(Mode::BootstrapRecovery);
         }
-        self.say(Reason::Recovering);
         self.refresh();
     }
 
     /// Some slot serves: what failed is brought back, then the pool is renewed if it is due.
-    fn one_failed(&mut self) {
-        if !self.stopped.is_empty() && self.state.mode == Mode::Normal {
-            return self.enter(Mode::LocalRepair);
-        }
-        if self.state.mode == Mode::LocalRepair && !self.any_failed_or_empty() {
-            return self.after_repair();
+    fn one_serves(&mut self) {
+        let incomplete = self.any_failed_or_empty();
+        match self.state.mode {
+            // A slot stopped, or one came with the policy: its clients move, and that is the step.
+            Mode::Normal if incomplete => return self.enter(Mode::LocalRepair),
+            Mode::LocalRepair if !incomplete => return self.after_repair(),
+            Mode::Normal
+            | Mode::LocalRepair
+            | Mode::FullPoolRefresh
+            | Mode::DegradedPool
+            | Mode::SlotExhausted
+            | Mode::DirectEmergency
+            | Mode::BootstrapRecovery => {}
         }
         if self.repair() {
             return;
         }
         match self.state.mode {
             Mode::FullPoolRefresh => self.refresh(),
-            Mode::Normal if self.state.refresh_asked => {
+            Mode::Normal | Mode::DegradedPool | Mode::SlotExhausted if self.state.refresh_asked => {
                 self.say(Reason::RefreshAsked);
                 self.enter(Mode::FullPoolRefresh);
-                self.refresh();
             }
+            Mode::SlotExhausted if !incomplete => self.enter(Mode::DegradedPool),
             Mode::DegradedPool | Mode::SlotExhausted => {
-                if self.state.mode == Mode::SlotExhausted && !self.any_failed_or_empty() {
-                    return self.enter(Mode::DegradedPool);
-                }
                 let (serving, slots) = (self.serving().len(), self.slots().len());
-                self.say(Reason::FewerSlots { serving, slots });
+                if serving < slots {
+                    self.say(Reason::FewerSlots { serving, slots });
+                }
                 self.refresh();
             }
-            // An empty slot of a state from before belongs to a repair.
-            Mode::Normal if self.any_failed_or_empty() => self.enter(Mode::LocalRepair),
-            Mode::Normal => {
-                if self.reasons.is_empty() {
-                    self.say(Reason::AllServe);
-                }
-            }
-            Mode::LocalRepair | Mode::DirectEmergency | Mode::BootstrapRecovery => {}
+            // Undecided retests hold up a refresh here.
+            Mode::Normal | Mode::LocalRepair | Mode::DirectEmergency | Mode::BootstrapRecovery => {}
         }
     }
 }

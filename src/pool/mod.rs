@@ -10,15 +10,21 @@ mod ask;
 mod assess;
 pub mod candidate;
 mod decide;
+mod future;
 pub mod health;
 pub mod layout;
 pub mod placement;
 pub mod reason;
 mod rebuild;
 mod refresh;
+mod refuse;
 mod repair;
+mod rescue;
+mod slot;
 pub mod state;
 pub mod status;
+mod tally;
+mod testing;
 mod turn;
 
 pub use reason::Reason;
@@ -31,7 +37,6 @@ use crate::observation::{KernelReading, KernelScope, Observation, Question};
 use crate::policy::PoolPolicy;
 use crate::time::Moment;
 use assess::{WanVerdict, assess};
-use candidate::Candidate;
 use state::{Content, Egress, Slot};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -58,6 +63,10 @@ impl Machine for Pool {
         let blank = PoolState::new(now);
         let known = subject.state.unwrap_or(&blank);
         let Some(sight) = assess(policy, known, seen) else {
+            if !may_ask {
+                let why = "there was no time to look at the kernel".to_owned();
+                return Considered::Unable(vec![ReasonText::from(&Reason::Unfit { why })]);
+            }
             let kernel = Question::Kernel(Box::new(Self::scope(subject, 0)));
             return Considered::Ask(
                 std::iter::once(kernel).chain(ask::names(policy, subject.state)).collect(),
@@ -79,7 +88,7 @@ impl Machine for Pool {
         let mut turn = Turn::new(subject, seen, &sight, &surroundings, now, may_ask);
         let wan_turn = ask::next_wan_turn(seen);
         let wan = ask::wan(policy, &turn.state, &surroundings, wan_turn);
-        if wan_turn == 0 {
+        if wan_turn == 0 && may_ask {
             let judgeable: Vec<Interface> = policy
                 .slots
                 .interfaces
@@ -111,27 +120,7 @@ impl Machine for Pool {
         failed: &BTreeMap<Interface, String>,
         now: &Moment,
     ) -> Future<PoolState> {
-        let policy = subject.policy;
-        let wished = &decision.wished.state;
-        let mut state = decision.undone.clone();
-        let mut reasons = Vec::new();
-        for (slot, why) in failed {
-            let Some(candidate) = wished.slots.get(slot).and_then(Slot::loaded).cloned() else {
-                continue;
-            };
-            let (name, why) = (candidate.name.clone(), why.clone());
-            reasons.push(Reason::CandidateFailed { slot: slot.clone(), name, why: why.clone() });
-            fail_candidate(&mut state, wished, slot, &candidate, &why, now);
-        }
-        turn::replace_clients(policy, &mut state);
-        let surroundings = state.surroundings.clone().or_else(|| wished.surroundings.clone());
-        match surroundings {
-            Some(surroundings) => {
-                turn::future(policy, subject.name, state, &surroundings, &reasons)
-            }
-            // A decision is made with surroundings known, so this only keeps what was.
-            None => Future { state, ..decision.wished.clone() },
-        }
+        refuse::refuse(subject, decision, failed, now)
     }
 
     fn retire(subject: &Subject<'_, Self>, now: &Moment) -> Option<Future<PoolState>> {
@@ -195,45 +184,6 @@ impl Machine for Pool {
     fn means(policy: &PoolPolicy) -> Means {
         layout::means(policy)
     }
-}
-
-/// Records that a candidate did not carry requests in a slot.
-fn fail_candidate(
-    state: &mut PoolState,
-    wished: &PoolState,
-    interface: &Interface,
-    candidate: &Candidate,
-    why: &str,
-    now: &Moment,
-) {
-    // A candidate of a new list is struck from it, and the slot stays as it was.
-    let fresh = wished.fresh.as_ref().or(wished.pool.as_ref()).filter(|list| {
-        let known = state.pool.as_ref().is_some_and(|pool| pool.generation == list.generation);
-        !known && list.candidates.contains(candidate)
-    });
-    if let Some(list) = fresh {
-        let generation = list.generation;
-        state.fresh.get_or_insert_with(|| list.clone()).strike(&candidate.name);
-        state.last_generation = state.last_generation.max(generation);
-        return;
-    }
-    if let Some(pool) = &mut state.pool {
-        pool.strike(&candidate.name);
-    }
-    let others = state.slots.keys().any(|other| other != interface && state.serves(other));
-    let Some(slot) = state.slots.get(interface) else { return };
-    let old = slot.candidate().cloned().or_else(|| slot.replaced.clone());
-    let mut emptied = Slot::new(Content::Empty, now);
-    if others {
-        if let Some(old) = &old {
-            turn::quarantine(state, old, "failed", now);
-        }
-        turn::quarantine(state, candidate, why, now);
-    } else {
-        // With no slot serving, the uplink is as likely the cause as the endpoint.
-        emptied.replaced = old;
-    }
-    state.slots.insert(interface.clone(), emptied);
 }
 
 /// Whether a client is anywhere but where its slot serves it.

@@ -50,6 +50,13 @@ pub enum Reason {
         /// Failed so far in a row.
         failed: u32,
     },
+    /// Nothing can be said of a slot.
+    Undetermined {
+        /// The slot.
+        slot: Interface,
+        /// Why not.
+        why: String,
+    },
     /// The retests all passed: a false alarm.
     FalseAlarm {
         /// The slot.
@@ -90,6 +97,8 @@ pub enum Reason {
         /// The slot.
         slot: Interface,
     },
+    /// No page of the probe has a known address, so that no candidate could be verified.
+    NothingToVerifyWith,
     /// Fewer slots than wished serve.
     FewerSlots {
         /// Those that serve.
@@ -130,6 +139,13 @@ pub enum Reason {
         /// Why the first of them failed.
         why: String,
     },
+    /// Fewer candidates passed than there are slots.
+    TooFew {
+        /// Passed.
+        passed: usize,
+        /// All slots.
+        slots: usize,
+    },
     /// Slots were loaded.
     Loaded {
         /// How many.
@@ -150,13 +166,6 @@ pub enum Reason {
     DirectHeld,
     /// Direct goes on until a set of slots is proven.
     Recovering,
-    /// An attempt out of Direct failed.
-    BootstrapFailed {
-        /// Which.
-        what: String,
-        /// Why.
-        why: String,
-    },
     /// An interface of our name is a stranger's.
     Stranger {
         /// The interface.
@@ -187,12 +196,14 @@ impl Reason {
             Self::Moved { .. } => "moved",
             Self::CheckFailed { .. } => "check-failed",
             Self::Retesting { .. } => "retesting",
+            Self::Undetermined { .. } => "undetermined",
             Self::FalseAlarm { .. } => "false-alarm",
             Self::QuarantinedEndpoint { .. } => "quarantined",
             Self::Repaired { .. } => "repaired",
             Self::CandidateFailed { .. } => "candidate-failed",
             Self::MtuLowered { .. } => "mtu-lowered",
             Self::NoCandidateLeft { .. } => "no-candidate-left",
+            Self::NothingToVerifyWith => "nothing-to-verify-with",
             Self::FewerSlots { .. } => "fewer-slots",
             Self::RepairsReached { .. } => "repairs-reached",
             Self::RefreshAsked => "refresh-asked",
@@ -200,13 +211,13 @@ impl Reason {
             Self::ProviderUnavailable { .. } => "provider-unavailable",
             Self::ListRefused { .. } => "list-refused",
             Self::NonePassed { .. } => "none-passed",
+            Self::TooFew { .. } => "too-few",
             Self::Loaded { .. } => "loaded",
             Self::RefreshLater { .. } => "refresh-later",
             Self::ToDirect => "to-direct",
             Self::ToNone => "to-none",
             Self::DirectHeld => "direct-held",
             Self::Recovering => "recovering",
-            Self::BootstrapFailed { .. } => "bootstrap-failed",
             Self::Stranger { .. } => "stranger",
             Self::Unfit { .. } => "unfit",
         }
@@ -241,6 +252,7 @@ impl fmt::Display for Reason {
             Self::Retesting { slot, passed, failed } => {
                 write!(f, "{slot} retested: {failed} failed, {passed} passed in a row")
             }
+            Self::Undetermined { slot, why } => write!(f, "{slot} cannot be judged: {why}"),
             Self::FalseAlarm { slot } => write!(f, "{slot} passed its retests: a false alarm"),
             Self::QuarantinedEndpoint { slot, name, why } => {
                 write!(f, "{slot} endpoint {name} quarantined: {why}")
@@ -253,6 +265,9 @@ impl fmt::Display for Reason {
                 write!(f, "{slot} loses large packets; its MTU is now 1280")
             }
             Self::NoCandidateLeft { slot } => write!(f, "no candidate is left for {slot}"),
+            Self::NothingToVerifyWith => f.write_str(
+                "no page of the probe has a known address; no candidate can be verified",
+            ),
             Self::FewerSlots { serving, slots } => write!(f, "{serving} of {slots} slots serve"),
             Self::RepairsReached { repairs } => {
                 write!(f, "{repairs} repairs since the last full refresh")
@@ -266,6 +281,9 @@ impl fmt::Display for Reason {
             Self::NonePassed { tested, why } => {
                 write!(f, "none of {} passed: {why}", count(*tested, "candidate"))
             }
+            Self::TooFew { passed, slots } => {
+                write!(f, "{} passed, for {}", count(*passed, "candidate"), count(*slots, "slot"))
+            }
             Self::Loaded { slots, generation } => {
                 write!(f, "{} loaded from list {generation}", count(*slots, "slot"))
             }
@@ -276,7 +294,6 @@ impl fmt::Display for Reason {
                 f.write_str("no slot serves; clients stay until `switch NAME direct` consents")
             }
             Self::Recovering => f.write_str("looking for a way to the provider"),
-            Self::BootstrapFailed { what, why } => write!(f, "{what} failed: {why}"),
             Self::Stranger { interface } => write!(
                 f,
                 "interface {interface} exists and was not made by this policy: remove it, or name another in slots.interfaces"

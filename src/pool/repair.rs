@@ -5,7 +5,7 @@
 
 use super::candidate::Candidate;
 use super::health::{Failure, Health};
-use super::layout;
+use super::layout::{self, SMALL_MTU};
 use super::reason::Reason;
 use super::state::{Mode, Slot};
 use super::turn::Turn;
@@ -28,13 +28,14 @@ impl Turn<'_> {
             if !self.ready(interface) {
                 continue;
             }
+            if !self.can_verify() {
+                self.say(Reason::NothingToVerifyWith);
+                return false;
+            }
             match self.next_candidate() {
                 Next::Ask => return true,
                 Next::Candidate(candidate) => {
-                    self.load(interface, &candidate, true);
-                    self.state.repair_events_since_full_refresh =
-                        self.state.repair_events_since_full_refresh.saturating_add(1);
-                    self.say(Reason::Repaired { slot: interface.clone(), name: candidate.name });
+                    self.fill(interface, &candidate);
                     self.after_repair();
                     return true;
                 }
@@ -48,8 +49,22 @@ impl Turn<'_> {
         false
     }
 
+    /// Loads a slot alone, which counts, and quarantines what was in it.
+    pub(super) fn fill(&mut self, interface: &Interface, candidate: &Candidate) {
+        self.load(interface, candidate, true);
+        self.state.repair_events_since_full_refresh =
+            self.state.repair_events_since_full_refresh.saturating_add(1);
+        self.say(Reason::Repaired { slot: interface.clone(), name: candidate.name.clone() });
+    }
+
+    /// Whether a candidate could be verified: with no page to ask for, every one would seem to fail.
+    pub(super) fn can_verify(&self) -> bool {
+        let known = |host: &str| !layout::addresses_of(&self.state, host).is_empty();
+        self.policy.probe.urls.iter().any(|url| known(url.host()))
+    }
+
     /// Empty, or failed with its retests done.
-    fn ready(&self, interface: &Interface) -> bool {
+    pub(super) fn ready(&self, interface: &Interface) -> bool {
         self.state.slots.get(interface).is_some_and(|slot| {
             slot.is_empty()
                 || slot.loaded().is_some_and(|candidate| {
@@ -61,11 +76,14 @@ impl Turn<'_> {
     }
 
     /// A slot that loses large packets gets a smaller MTU once before its endpoint is given up.
-    fn lower_mtu(&mut self, interface: &Interface) -> bool {
+    pub(super) fn lower_mtu(&mut self, interface: &Interface) -> bool {
         let loses_large =
             matches!(self.sight.health.get(interface), Some(Health::Failed(Failure::Mtu)));
         let Some(slot) = self.state.slots.get_mut(interface) else { return false };
-        if !loses_large || !slot.failed || slot.mtu_lowered || slot.loaded().is_none() {
+        let large = slot
+            .loaded()
+            .is_some_and(|candidate| layout::mtu_of(candidate, self.surroundings) > SMALL_MTU);
+        if !loses_large || !slot.failed || slot.mtu_lowered || !large {
             return false;
         }
         slot.mtu_lowered = true;
@@ -80,7 +98,7 @@ impl Turn<'_> {
         let reserve: Vec<Candidate> = self.state.reserve().into_iter().cloned().collect();
         let known = |c: &&Candidate| layout::endpoint_of(&self.state, c).is_some();
         if let Some(candidate) = reserve.iter().find(known) {
-            return Next::Candidate(candidate.clone());
+            return Next::Candidate(Box::new(candidate.clone()));
         }
         if self.ask_names(&reserve) { Next::Ask } else { Next::Nothing }
     }
@@ -116,7 +134,7 @@ impl Turn<'_> {
             | Mode::BootstrapRecovery => return false,
         }
         if !empty {
-            self.quarantine(interface);
+            self.quarantine(interface, None);
             self.empty(interface);
         }
         self.say(Reason::NoCandidateLeft { slot: interface.clone() });
@@ -157,5 +175,5 @@ enum Next {
     /// It has to be asked where the candidates are.
     Ask,
     /// This.
-    Candidate(Candidate),
+    Candidate(Box<Candidate>),
 }

@@ -2,9 +2,9 @@
 //!
 //! **Invariant:** the state alone, with the policy, says what the kernel should look like.
 
-use super::candidate::{Candidate, EndpointId, List};
+use super::candidate::{Candidate, EndpointId, List, Tested};
+pub use super::slot::{Content, Slot, Verdict};
 use crate::names::Interface;
-use crate::observation::Counters;
 use crate::policy::ClientKey;
 use crate::policy::pool::Strategy;
 use crate::time::Moment;
@@ -101,6 +101,12 @@ pub struct PoolState {
     pub refresh_asked: bool,
     /// Since when no slot serves.
     pub none_serves_since: Option<Moment>,
+    /// The last step in which that was so.
+    #[serde(default)]
+    pub none_serves_seen: Option<Moment>,
+    /// The last list that was refused for being short, and how often it came.
+    #[serde(default)]
+    pub short_list: Option<ShortList>,
     /// The way out of Direct.
     pub bootstrap: Bootstrap,
     /// What was last found out about the machine, for when it cannot be seen.
@@ -109,120 +115,6 @@ pub struct PoolState {
     pub names: BTreeMap<String, Vec<IpAddr>>,
     /// The uplink's own exit address.
     pub wan_exit_ip: Option<IpAddr>,
-}
-
-/// One slot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Slot {
-    /// What fills it.
-    pub content: Content,
-    /// Since when.
-    pub since: Moment,
-    /// Failed checks in a row.
-    pub failures: u32,
-    /// From too many failures until the retests have all passed.
-    pub failed: bool,
-    /// Retests that failed in a row since then.
-    pub retests_failed: u32,
-    /// Retests that passed in a row since then.
-    pub retests_passed: u32,
-    /// When retests brought it back without a repair.
-    pub false_alarms: Vec<Moment>,
-    /// The endpoint that was here before one after the other failed in its place while no slot
-    /// served; it is quarantined when one of them works.
-    pub replaced: Option<Candidate>,
-    /// Whether the MTU was lowered to see whether large packets are eaten.
-    pub mtu_lowered: bool,
-    /// Steps in a row in which a timeout was put down to load.
-    pub saturated: u32,
-    /// Steps in a row in which nothing could be said.
-    pub unknown: u32,
-    /// What the last check said.
-    pub verdict: Verdict,
-    /// Why, for people.
-    pub why: String,
-    /// The fastest good answer of the last healthy check.
-    pub latency_ms: Option<u64>,
-    /// The address that its clients are seen with.
-    pub exit_ip: Option<IpAddr>,
-    /// When that was last asked.
-    pub exit_ip_at: Option<Moment>,
-    /// What it had carried at the last look.
-    pub counters: Counters,
-}
-
-/// What fills a slot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Content {
-    /// Nothing.
-    Empty,
-    /// An endpoint.
-    Loaded(Candidate),
-    /// An endpoint that is tried as a way to the provider; it carries no client.
-    Lent(Candidate),
-}
-
-/// What the last check of a slot said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// Requests are carried.
-    Healthy,
-    /// They are not.
-    Failed,
-    /// It could not be said.
-    Unknown,
-}
-
-impl Slot {
-    /// A slot with this in it, as new.
-    #[must_use]
-    pub fn new(content: Content, now: &Moment) -> Self {
-        Self {
-            content,
-            since: now.clone(),
-            failures: 0,
-            failed: false,
-            retests_failed: 0,
-            retests_passed: 0,
-            false_alarms: Vec::new(),
-            replaced: None,
-            mtu_lowered: false,
-            saturated: 0,
-            unknown: 0,
-            verdict: Verdict::Unknown,
-            why: String::new(),
-            latency_ms: None,
-            exit_ip: None,
-            exit_ip_at: None,
-            counters: Counters::default(),
-        }
-    }
-
-    /// The endpoint in it, lent or not.
-    #[must_use]
-    pub fn candidate(&self) -> Option<&Candidate> {
-        match &self.content {
-            Content::Loaded(candidate) | Content::Lent(candidate) => Some(candidate),
-            Content::Empty => None,
-        }
-    }
-
-    /// The endpoint that it is loaded with.
-    #[must_use]
-    pub fn loaded(&self) -> Option<&Candidate> {
-        match &self.content {
-            Content::Loaded(candidate) => Some(candidate),
-            Content::Empty | Content::Lent(_) => None,
-        }
-    }
-
-    /// Whether there is nothing in it.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.content == Content::Empty
-    }
 }
 
 /// An endpoint that serves nobody for now.
@@ -269,6 +161,15 @@ pub struct Surroundings {
     pub users: BTreeMap<String, u32>,
 }
 
+/// A list that was refused for being short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShortList {
+    /// Its endpoints.
+    pub endpoints: BTreeSet<EndpointId>,
+    /// How often it came.
+    pub times: u32,
+}
+
 /// The way out of Direct.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bootstrap {
@@ -300,6 +201,8 @@ impl PoolState {
             refresh_tried_at: None,
             refresh_asked: false,
             none_serves_since: None,
+            none_serves_seen: None,
+            short_list: None,
             bootstrap: Bootstrap::default(),
             surroundings: None,
             names: BTreeMap::new(),
@@ -330,6 +233,16 @@ impl PoolState {
             .any(|active| active.endpoint() == candidate.endpoint() || active.same_pair(candidate))
     }
 
+    /// Whether an endpoint is up in another slot than this one.
+    #[must_use]
+    pub fn is_elsewhere(&self, interface: &Interface, candidate: &Candidate) -> bool {
+        self.slots
+            .iter()
+            .filter(|(other, _)| *other != interface)
+            .filter_map(|(_, slot)| slot.candidate())
+            .any(|active| active.endpoint() == candidate.endpoint())
+    }
+
     /// Tested candidates of this generation, neither active nor quarantined, the best first.
     #[must_use]
     pub fn reserve(&self) -> Vec<&Candidate> {
@@ -340,6 +253,29 @@ impl PoolState {
             .collect()
     }
 
+    /// Candidates of a list whose pass counts, the best first: a quarantined endpoint needs a list
+    /// and a test that are younger than its quarantine.
+    #[must_use]
+    pub fn good<'a>(&self, list: &'a List) -> Vec<&'a Candidate> {
+        let counts = |candidate: &&Candidate| {
+            let Some(quarantined) = self.quarantine.get(&candidate.endpoint()) else { return true };
+            is_later(&list.fetched_at, &quarantined.since)
+                && list.tested.get(&candidate.name).is_some_and(|tested| match tested {
+                    Tested::Passed { at, .. } => is_later(at, &quarantined.since),
+                    Tested::Failed { .. } => false,
+                })
+        };
+        list.passed().into_iter().filter(counts).collect()
+    }
+
+    /// Takes the time since the last look out of the time for which no slot serves.
+    pub(super) fn stand_still(&mut self, now: &Moment) {
+        if let (Some(since), Some(seen)) = (&mut self.none_serves_since, &self.none_serves_seen) {
+            *since = since.after(now.since(seen));
+            self.none_serves_seen = Some(now.clone());
+        }
+    }
+
     /// Every generation whose files are still needed.
     #[must_use]
     pub fn generations(&self) -> BTreeSet<u32> {
@@ -348,4 +284,9 @@ impl PoolState {
         let folders = self.pool.iter().chain(&self.fresh).map(|list| list.generation);
         slots.chain(lists).map(|candidate| candidate.config.generation).chain(folders).collect()
     }
+}
+
+/// Whether one moment is after another, on the clock that both know.
+pub(super) fn is_later(one: &Moment, other: &Moment) -> bool {
+    if one.boot == other.boot { one.up_ms > other.up_ms } else { one.at > other.at }
 }

@@ -1,0 +1,173 @@
+//! What follows from a state: where clients are, what the kernel should look like, which flows end,
+//! and what has to be true of it.
+//!
+//! **Invariant:** two equal states have equal futures.
+
+use super::assess::Assessment;
+use super::layout;
+use super::placement;
+use super::reason::Reason;
+use super::state::{Egress, PoolState, Surroundings};
+use crate::machine::{Cut, Future, ReasonText};
+use crate::names::{Interface, PolicyName};
+use crate::plan::{Check, RouteQuery};
+use crate::policy::pool::Cut as CutPolicy;
+use crate::policy::{ClientKey, PoolPolicy};
+use ipnet::IpNet;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// A slot of which nothing could be said for so many steps hosts no client while another serves.
+const UNKNOWN_STEPS: u32 = 10;
+/// At most so many moved clients are checked by asking the kernel.
+const CHECKED_CLIENTS: usize = 64;
+/// An address that is nobody's (RFC 5737), asked for in route checks.
+const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
+
+/// Computes homes and places anew, where the plan lets clients be placed.
+pub(super) fn replace_clients(policy: &PoolPolicy, state: &mut PoolState) {
+    let clients = policy.client_keys();
+    let slots = &policy.slots.interfaces;
+    if !state.proven && policy.params.direct_failopen_enabled {
+        state.egress.clear();
+        return;
+    }
+    state.egress.retain(|client, _| clients.contains(client));
+    if !state.proven {
+        state.egress = clients.into_iter().map(|client| (client, Egress::None)).collect();
+        return;
+    }
+    state.homes = placement::homes(&clients, slots, &state.homes);
+    if state.mode.is_direct() {
+        return;
+    }
+    let mut serving: Vec<Interface> =
+        slots.iter().filter(|slot| state.serves(slot)).cloned().collect();
+    let known =
+        |slot: &Interface| state.slots.get(slot).is_some_and(|slot| slot.unknown < UNKNOWN_STEPS);
+    if serving.iter().any(known) {
+        serving.retain(known);
+    }
+    state.egress = placement::place(&clients, slots, &serving, &state.homes, &state.egress);
+}
+
+/// A future with everything that follows from its state.
+pub(super) fn future(
+    policy: &PoolPolicy,
+    name: &PolicyName,
+    state: PoolState,
+    surroundings: &Surroundings,
+    reasons: &[Reason],
+) -> Future<PoolState> {
+    let world = layout::world(policy, name, &state, surroundings);
+    let barrier = (policy.routing.barrier && layout::holds_clients(policy, &state))
+        .then(|| layout::nft_layout(policy, name, &state, surroundings).at_boot().render());
+    Future {
+        to: state.mode.as_str().to_owned(),
+        world,
+        barrier,
+        cuts: Vec::new(),
+        generations: state.generations(),
+        reasons: reasons.iter().map(ReasonText::from).collect(),
+        state,
+    }
+}
+
+/// Which open flows end with the change.
+pub(super) fn cuts(policy: &PoolPolicy, old: Option<&PoolState>, new: &PoolState) -> Vec<Cut> {
+    let mut cuts = Vec::new();
+    let Some(old) = old.filter(|old| !old.egress.is_empty()) else {
+        // First placement: flows from before carry no mark and would go on by the WAN.
+        if !new.egress.is_empty() {
+            cuts.extend(policy.client_prefixes().into_iter().map(|n| Cut::Unmarked(IpNet::V4(n))));
+        }
+        return cuts;
+    };
+    for (index, interface) in (0..).zip(&policy.slots.interfaces) {
+        let hosts = |state: &PoolState| {
+            state.egress.values().any(|egress| *egress == Egress::Slot(interface.clone()))
+        };
+        let stopped = !new.serves(interface) && hosts(old) && !hosts(new);
+        if stopped && policy.routing.cut == CutPolicy::Dead {
+            cuts.push(Cut::Marked(policy.mark(index)));
+        }
+    }
+    let direct = |state: &PoolState| state.egress.values().any(|egress| *egress == Egress::Direct);
+    if direct(old) && !direct(new) {
+        cuts.push(Cut::Marked(policy.direct_mark()));
+    }
+    cuts
+}
+
+/// Whom a change concerns.
+pub(super) struct Touched<'a> {
+    /// Clients that leave otherwise than before.
+    pub(super) moved: &'a [(&'a ClientKey, &'a Egress)],
+    /// Slots with another endpoint than before.
+    pub(super) loaded: &'a [Interface],
+}
+
+impl<'a> Touched<'a> {
+    /// The moved clients, as many as are checked, and one client of each slot with another endpoint.
+    fn clients(&self, state: &'a PoolState) -> Vec<(&'a ClientKey, &'a Egress)> {
+        let mut clients: Vec<_> = self.moved.iter().take(CHECKED_CLIENTS).copied().collect();
+        for slot in self.loaded {
+            let on_it = |(_, egress): &(_, &Egress)| **egress == Egress::Slot(slot.clone());
+            if !clients.iter().any(on_it) {
+                clients.extend(state.egress.iter().find(|entry| on_it(entry)));
+            }
+        }
+        clients
+    }
+}
+
+/// Asks the kernel where packets of clients go that a change concerns.
+pub(super) fn route_checks(
+    policy: &PoolPolicy,
+    surroundings: &Surroundings,
+    sight: &Assessment<'_>,
+    state: &PoolState,
+    touched: &Touched<'_>,
+) -> Vec<Check> {
+    let mut checks = Vec::new();
+    // The kernel answers for a LAN that is up only; one that is down has no packets to send astray.
+    let up = |lan: &&Interface| {
+        sight.kernel.links.iter().any(|link| link.up && link.name == lan.as_str())
+    };
+    let lan = surroundings.lan.iter().find(up);
+    // A neighbour in the WAN's own subnet is what a careless `lookup main` would leak to.
+    let neighbour = surroundings.wan_net.and_then(|net| {
+        let local = |host: &Ipv4Addr| surroundings.local4.iter().any(|net| net.contains(host));
+        net.hosts().find(|host| *host != net.addr() && !local(host)).map(IpAddr::V4)
+    });
+    for (client, egress) in touched.clients(state) {
+        let device = match egress {
+            Egress::Slot(slot) => slot.clone(),
+            Egress::Direct | Egress::None => continue,
+        };
+        let Some(mark) = layout::mark_of(policy, egress) else { continue };
+        let (from, uid) = match client {
+            ClientKey::Prefix(IpNet::V4(net)) | ClientKey::Bucket(net, _) => {
+                // Not the gateway's own address, for which the kernel refuses the question.
+                let address =
+                    net.hosts().map(IpAddr::V4).find(|address| !surroundings.own.contains(address));
+                let Some((address, iif)) = address.zip(lan) else {
+                    continue;
+                };
+                (Some((address, iif.clone())), None)
+            }
+            ClientKey::User(user) => match surroundings.users.get(user) {
+                Some(uid) => (None, Some(*uid)),
+                None => continue,
+            },
+            ClientKey::Prefix(IpNet::V6(_)) => continue,
+        };
+        for to in std::iter::once(FAR).chain(neighbour) {
+            checks.push(Check::Route {
+                client: (*client).clone(),
+                query: RouteQuery { to, from: from.clone(), mark, uid },
+                device: device.clone(),
+            });
+        }
+    }
+    checks
+}

@@ -1,0 +1,359 @@
+//! One story for each row of the pool's plan: what was, why, what is done, and how it may end.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    missing_docs,
+    reason = "test code"
+)]
+
+mod world;
+
+use egressctl::machine::Considered;
+use egressctl::machine::{Machine as _, Subject};
+use egressctl::observation::Observation;
+use egressctl::pool::Pool;
+use egressctl::pool::state::Mode;
+use serde_json::{Value, json};
+use world::{Endpoint, Lab, Played, Source, Uplink, policy, story};
+
+const ALL: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+/// A world of so many slots whose endpoints are called so, some `params` laid over.
+fn lab(slots: usize, names: &[&'static str], params: &Value) -> Lab {
+    let mut all = json!({ "local_repair_retest_count": 1, "hmn_refresh_retry_interval_sec": 900 });
+    for (key, value) in params.as_object().unwrap() {
+        all[key] = value.clone();
+    }
+    Lab::new(policy(slots, 4, &all), names)
+}
+
+/// The same after its first run.
+fn normal(slots: usize, names: &[&'static str], params: &Value) -> Lab {
+    let mut lab = lab(slots, names, params);
+    lab.step();
+    assert_eq!(lab.state().mode, Mode::Normal);
+    lab
+}
+
+/// Steps until the mode is reached, and gives the step that reached it.
+fn until(lab: &mut Lab, mode: Mode) -> Played {
+    for _ in 0..20 {
+        lab.later(10);
+        let played = lab.step();
+        if played.after.mode == mode {
+            return played;
+        }
+    }
+    panic!("{mode} was not reached");
+}
+
+fn next(lab: &mut Lab) -> Played {
+    lab.later(10);
+    lab.step()
+}
+
+fn tell(name: &str, lab: &Lab, played: &Played) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, story(lab, played)));
+}
+
+#[test]
+fn first_run() {
+    let mut full = lab(2, &ALL[..3], &json!({}));
+    let played = full.step();
+    tell("first_run_full", &full, &played);
+
+    let mut few = lab(2, &ALL[..1], &json!({}));
+    let played = few.step();
+    tell("first_run_with_fewer_candidates_than_slots", &few, &played);
+
+    let mut none = lab(2, &ALL[..2], &json!({}));
+    none.set(&ALL[..2], Endpoint::Dead);
+    let played = none.step();
+    tell("first_run_none_passes", &none, &played);
+
+    let mut alone = lab(2, &ALL[..2], &json!({ "direct_failopen_enabled": false }));
+    alone.source = Source::Unavailable;
+    let played = alone.step();
+    tell("first_run_provider_unavailable_closed", &alone, &played);
+
+    let mut down = lab(2, &ALL[..2], &json!({}));
+    down.uplink = Uplink::Down;
+    let played = down.step();
+    tell("first_run_wan_down", &down, &played);
+
+    let mut liar = lab(2, &ALL[..3], &json!({}));
+    liar.set(&["a"], Endpoint::TrialOnly);
+    let played = liar.step();
+    tell("first_run_a_slot_fails_its_verification", &liar, &played);
+}
+
+#[test]
+fn a_slot_fails_and_is_brought_back() {
+    let mut lab = normal(2, &ALL[..4], &json!({ "local_repair_retest_count": 2 }));
+    let played = next(&mut lab);
+    tell("normal_all_serve", &lab, &played);
+    lab.set(&["a"], Endpoint::Dead);
+    let played = next(&mut lab);
+    tell("normal_check_failed_below_the_count", &lab, &played);
+    let played = next(&mut lab);
+    tell("normal_to_local_repair", &lab, &played);
+    let played = next(&mut lab);
+    tell("local_repair_retest_undecided", &lab, &played);
+    let mut alarm = lab.clone();
+    let played = next(&mut lab);
+    tell("local_repair_candidate_works", &lab, &played);
+    alarm.set(&["a"], Endpoint::Alive);
+    next(&mut alarm);
+    let played = next(&mut alarm);
+    tell("local_repair_false_alarm", &alarm, &played);
+}
+
+#[test]
+fn a_slot_that_answers_wrongly_flaps_and_is_replaced() {
+    let mut lab = normal(2, &ALL[..3], &json!({ "flap_limit": 2 }));
+    for endpoint in [Endpoint::Portal, Endpoint::Alive, Endpoint::Portal, Endpoint::Alive] {
+        lab.set(&["a"], endpoint);
+        let mode = if endpoint == Endpoint::Alive { Mode::Normal } else { Mode::LocalRepair };
+        let played = until(&mut lab, mode);
+        if endpoint == Endpoint::Alive && lab.state().quarantine.len() == 1 {
+            return tell("local_repair_flapping_endpoint_is_replaced", &lab, &played);
+        }
+    }
+    panic!("it was never replaced");
+}
+
+#[test]
+fn a_candidate_fails_its_verification() {
+    let mut lab = normal(2, &ALL[..3], &json!({}));
+    lab.set(&["a"], Endpoint::Dead);
+    lab.set(&["c"], Endpoint::TrialOnly);
+    until(&mut lab, Mode::LocalRepair);
+    let played = next(&mut lab);
+    tell("local_repair_candidate_fails_others_serve", &lab, &played);
+
+    let mut none = normal(2, &ALL[..4], &json!({}));
+    none.set(&["a", "b"], Endpoint::Dead);
+    none.set(&["c"], Endpoint::TrialOnly);
+    until(&mut none, Mode::LocalRepair);
+    let played = next(&mut none);
+    tell("local_repair_candidate_fails_none_serve", &none, &played);
+    let played = next(&mut none);
+    tell("local_repair_next_candidate_works", &none, &played);
+}
+
+#[test]
+fn no_slot_serves_and_candidates_are_tried_side_by_side() {
+    let mut lab = normal(2, &ALL, &json!({}));
+    lab.set(&["a", "b", "c"], Endpoint::Dead);
+    let played = until(&mut lab, Mode::LocalRepair);
+    tell("normal_no_slot_serves", &lab, &played);
+    let played = next(&mut lab);
+    assert_eq!(Lab::trials(&played).len(), 2);
+    tell("local_repair_no_slot_serves_candidate_works", &lab, &played);
+    let mut dead = normal(2, &ALL, &json!({}));
+    dead.set(&ALL, Endpoint::Dead);
+    until(&mut dead, Mode::LocalRepair);
+    let played = next(&mut dead);
+    tell("local_repair_no_slot_serves_none_passes", &dead, &played);
+}
+
+#[test]
+fn service_consolidates_on_fewer_and_fewer_slots() {
+    let mut lab = normal(5, &ALL, &json!({}));
+    for (n, name) in [(4, "a"), (3, "b"), (2, "c"), (1, "d")] {
+        lab.set(&[name], Endpoint::Dead);
+        let mut played = next(&mut lab);
+        while lab.state().slots.values().filter(|slot| slot.is_empty()).count() < 5 - n {
+            played = next(&mut lab);
+        }
+        tell(&format!("slot_exhausted_{n}_of_5_left"), &lab, &played);
+    }
+    lab.set(&["e"], Endpoint::Dead);
+    let played = until(&mut lab, Mode::DirectEmergency);
+    tell("direct_emergency", &lab, &played);
+    let played = next(&mut lab);
+    tell("bootstrap_recovery", &lab, &played);
+    let played = next(&mut lab);
+    tell("bootstrap_recovery_none_passes", &lab, &played);
+    lab.set(&ALL, Endpoint::Alive);
+    let played = until(&mut lab, Mode::Normal);
+    tell("bootstrap_recovery_to_normal", &lab, &played);
+}
+
+#[test]
+fn clients_go_where_the_policy_says_when_nothing_serves() {
+    for (name, params) in [
+        ("direct_emergency_failopen_disabled", json!({ "direct_failopen_enabled": false })),
+        ("direct_emergency_held", json!({ "emergency_commit_enabled": false })),
+    ] {
+        let mut lab = normal(2, &ALL[..2], &params);
+        lab.set(&ALL[..2], Endpoint::Dead);
+        let played = until(&mut lab, Mode::DirectEmergency);
+        tell(name, &lab, &played);
+    }
+    let mut lab = normal(
+        2,
+        &ALL[..3],
+        &json!({ "min_healthy_slots_to_exit_direct": 1, "direct_grace_sec": 0 }),
+    );
+    lab.set(&ALL[..3], Endpoint::Dead);
+    until(&mut lab, Mode::BootstrapRecovery);
+    lab.set(&["c"], Endpoint::Alive);
+    let played = until(&mut lab, Mode::DegradedPool);
+    tell("bootstrap_recovery_to_degraded_pool", &lab, &played);
+}
+
+#[test]
+fn large_packets_are_eaten() {
+    let mut lab = normal(2, &ALL[..3], &json!({}));
+    lab.set(&["a"], Endpoint::SmallOnly);
+    until(&mut lab, Mode::LocalRepair);
+    let played = next(&mut lab);
+    tell("local_repair_mtu_lowered", &lab, &played);
+    let played = next(&mut lab);
+    tell("local_repair_lowered_mtu_works", &lab, &played);
+}
+
+#[test]
+fn the_wan_goes_down_and_comes_back() {
+    let mut lab = normal(2, &ALL[..3], &json!({}));
+    lab.set(&["a"], Endpoint::Dead);
+    until(&mut lab, Mode::LocalRepair);
+    let mut proof = lab.clone();
+    lab.uplink = Uplink::Down;
+    let played = next(&mut lab);
+    tell("wan_down_holds", &lab, &played);
+    lab.uplink = Uplink::Up;
+    let played = next(&mut lab);
+    tell("wan_back_settles", &lab, &played);
+    proof.uplink = Uplink::FallsAtProof;
+    let played = next(&mut proof);
+    tell("wan_falls_while_a_candidate_is_proven", &proof, &played);
+}
+
+#[test]
+fn drift_is_healed_without_a_transition() {
+    let mut lab = normal(2, &ALL[..3], &json!({}));
+    lab.kernel.rules.pop_first();
+    lab.kernel.routes.pop_first();
+    lab.kernel.nft = None;
+    let tunnel = lab.kernel.tunnels.values_mut().next().unwrap();
+    tunnel.addresses.clear();
+    let played = next(&mut lab);
+    tell("drift", &lab, &played);
+    let (kernel, before) = (world::Lab::new(lab.policy.clone(), &ALL).kernel, lab.state.clone());
+    lab.kernel = kernel;
+    lab.loaded = None;
+    let played = next(&mut lab);
+    assert_eq!(before.unwrap().egress, played.after.egress);
+    tell("reboot", &lab, &played);
+    assert!(lab.quiet());
+}
+
+#[test]
+fn repairs_lead_to_a_full_refresh() {
+    let mut lab = normal(2, &ALL, &json!({ "full_refresh_after_repairs": 1 }));
+    lab.set(&["a"], Endpoint::Dead);
+    let played = until(&mut lab, Mode::FullPoolRefresh);
+    tell("local_repair_threshold_reached", &lab, &played);
+    let (mut away, mut few, mut liar) = (lab.clone(), lab.clone(), lab.clone());
+    lab.source = Source::Lists(vec!["b", "d", "e"]);
+    let played = next(&mut lab);
+    tell("refresh_replaces_an_endpoint_that_is_not_listed", &lab, &played);
+    assert_eq!(played.after.mode, Mode::Normal);
+
+    away.source = Source::Unavailable;
+    let played = next(&mut away);
+    tell("refresh_provider_unavailable", &away, &played);
+    away.source = Source::Lists(ALL.to_vec());
+    let played = next(&mut away);
+    tell("degraded_pool_refresh_not_due", &away, &played);
+    away.later(900);
+    let played = next(&mut away);
+    tell("degraded_pool_refresh_full", &away, &played);
+
+    few.set(&["a", "b", "d", "e"], Endpoint::Dead);
+    few.source = Source::Lists(vec!["c", "d", "e"]);
+    let played = next(&mut few);
+    tell("refresh_too_few", &few, &played);
+
+    liar.source = Source::Lists(vec!["b", "d", "e"]);
+    liar.set(&["d", "e"], Endpoint::TrialOnly);
+    let played = next(&mut liar);
+    tell("refresh_slot_fails_its_verification", &liar, &played);
+    next(&mut liar);
+    let played = next(&mut liar);
+    tell("refresh_struck_candidates_leave_too_few", &liar, &played);
+}
+
+#[test]
+fn a_short_list_is_refused_until_it_came_three_times() {
+    let mut lab = normal(2, &ALL, &json!({ "hmn_refresh_retry_interval_sec": 5 }));
+    lab.state.as_mut().unwrap().refresh_asked = true;
+    lab.source = Source::Lists(vec!["a", "b"]);
+    let played = next(&mut lab);
+    tell("refresh_asked", &lab, &played);
+    let played = next(&mut lab);
+    tell("refresh_list_refused", &lab, &played);
+    next(&mut lab);
+    let played = next(&mut lab);
+    assert_eq!(played.after.mode, Mode::Normal, "{:?}", played.codes());
+    assert_eq!(played.after.pool.as_ref().map(|pool| pool.candidates.len()), Some(2));
+}
+
+#[test]
+fn what_cannot_be_judged_is_neither_failed_nor_healthy() {
+    let mut lab = normal(2, &ALL[..3], &json!({}));
+    lab.blind = true;
+    let played = next(&mut lab);
+    tell("nothing_can_be_judged", &lab, &played);
+    let played = lab.steps(30, 10).pop().unwrap();
+    assert_eq!(played.after.mode, Mode::Normal);
+    assert!(played.plan.is_empty());
+}
+
+#[test]
+fn every_reason_has_its_day() {
+    let source = include_str!("../src/pool/reason.rs");
+    let codes: Vec<&str> = source
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Self::")?.split_once("=> \""))
+        .map(|(_, rest)| rest.trim_end_matches("\","))
+        .collect();
+    assert!(codes.len() > 20, "{codes:?}");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots");
+    let mut told = String::new();
+    #[expect(clippy::disallowed_methods, reason = "a test reads its own stories")]
+    for entry in std::fs::read_dir(folder).unwrap() {
+        told += &std::fs::read_to_string(entry.unwrap().path()).unwrap();
+    }
+    // These have a test of their own: no decision is made, or time runs out between two questions.
+    let apart = ["stranger", "unfit", "testing", "nothing-to-verify-with"];
+    for code in codes {
+        let here = told.contains(&format!("reason    {code}: "))
+            || told.contains(&format!("refused   {code}: "));
+        assert!(here || apart.contains(&code), "{code} is in no story");
+    }
+}
+
+#[test]
+fn what_cannot_be_served_is_said_and_left_alone() {
+    let lab = normal(2, &ALL[..3], &json!({}));
+    let subject = Subject::<Pool> {
+        name: &lab.name,
+        policy: &lab.policy,
+        state: lab.state.as_ref(),
+        owned: &lab.owned,
+    };
+    let seen = Observation::new(lab.now.clone());
+    let Considered::Unable(reasons) = Pool::consider(&subject, &seen, &lab.now, false) else {
+        panic!("it decided without a look");
+    };
+    assert_eq!(reasons[0].code, "unfit");
+}
