@@ -207,6 +207,33 @@ fn clients_go_where_the_policy_says_when_nothing_serves() {
     lab.set(&["c"], Endpoint::Alive);
     let played = until(&mut lab, Mode::DegradedPool);
     tell("bootstrap_recovery_to_degraded_pool", &lab, &played);
+
+    for (allowed, mode) in [(false, Mode::BootstrapRecovery), (true, Mode::DegradedPool)] {
+        let params = json!({ "exit_direct_from_cache": allowed, "direct_grace_sec": 0 });
+        let mut lab = normal(2, &ALL[..3], &params);
+        lab.set(&ALL[..3], Endpoint::Dead);
+        lab.source = Source::Unavailable;
+        until(&mut lab, Mode::BootstrapRecovery);
+        next(&mut lab);
+        lab.set(&["b", "c"], Endpoint::Alive);
+        let played = lab.steps(5, 30).pop().unwrap();
+        assert_eq!(played.after.mode, mode);
+        if allowed {
+            let mut lab = lab.clone();
+            lab.source = Source::Lists(ALL[..3].to_vec());
+            lab.set(&ALL[..3], Endpoint::Alive);
+            lab.later(900);
+            assert_eq!(lab.step().after.mode, Mode::Normal);
+        }
+    }
+    let params = json!({ "exit_direct_from_cache": true, "direct_grace_sec": 0 });
+    let mut lab = normal(2, &ALL[..3], &params);
+    lab.set(&ALL[..3], Endpoint::Dead);
+    lab.source = Source::Unavailable;
+    until(&mut lab, Mode::BootstrapRecovery);
+    lab.set(&["b", "c"], Endpoint::Alive);
+    let played = until(&mut lab, Mode::DegradedPool);
+    tell("bootstrap_recovery_from_the_last_pool", &lab, &played);
 }
 
 #[test]
@@ -247,7 +274,7 @@ fn drift_is_healed_without_a_transition() {
     tunnel.addresses.clear();
     let played = next(&mut lab);
     tell("drift", &lab, &played);
-    let (kernel, before) = (world::Lab::new(lab.policy.clone(), &ALL).kernel, lab.state.clone());
+    let (kernel, before) = (Lab::new(lab.policy.clone(), &ALL).kernel, lab.state.clone());
     lab.kernel = kernel;
     lab.loaded = None;
     let played = next(&mut lab);
@@ -319,6 +346,32 @@ fn what_cannot_be_judged_is_neither_failed_nor_healthy() {
 }
 
 #[test]
+fn a_refresh_goes_on_over_several_steps() {
+    let eight = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let mut lab = normal(2, &eight, &json!({ "full_refresh_after_repairs": 1 }));
+    lab.set(&["a"], Endpoint::Dead);
+    until(&mut lab, Mode::FullPoolRefresh);
+    lab.set(&["b"], Endpoint::Dead);
+    lab.trial_sec = 6;
+    let played = next(&mut lab);
+    tell("refresh_not_finished_within_the_slice", &lab, &played);
+    next(&mut lab);
+    let played = next(&mut lab);
+    tell("refresh_a_slot_fails_and_is_repaired_meanwhile", &lab, &played);
+}
+
+#[test]
+fn with_no_page_to_ask_for_no_candidate_is_put_to_the_proof() {
+    let mut lab = normal(2, &ALL[..3], &json!({ "local_repair_retest_count": 0 }));
+    lab.set(&["a"], Endpoint::Dead);
+    until(&mut lab, Mode::LocalRepair);
+    let url = "http://never.example/".to_owned().try_into().unwrap();
+    lab.policy.probe.urls = vec![url];
+    let played = next(&mut lab);
+    tell("local_repair_nothing_to_verify_with", &lab, &played);
+}
+
+#[test]
 fn every_reason_has_its_day() {
     let source = include_str!("../src/pool/reason.rs");
     let codes: Vec<&str> = source
@@ -333,8 +386,8 @@ fn every_reason_has_its_day() {
     for entry in std::fs::read_dir(folder).unwrap() {
         told += &std::fs::read_to_string(entry.unwrap().path()).unwrap();
     }
-    // These have a test of their own: no decision is made, or time runs out between two questions.
-    let apart = ["stranger", "unfit", "testing", "nothing-to-verify-with"];
+    // These have a test of their own: no decision is made.
+    let apart = ["stranger", "unfit"];
     for code in codes {
         let here = told.contains(&format!("reason    {code}: "))
             || told.contains(&format!("refused   {code}: "));
@@ -356,4 +409,8 @@ fn what_cannot_be_served_is_said_and_left_alone() {
         panic!("it decided without a look");
     };
     assert_eq!(reasons[0].code, "unfit");
+
+    let mut lab = normal(2, &ALL[..3], &json!({}));
+    lab.strangers.insert(world::interface("vpn2"));
+    assert_eq!(lab.consider().expect_err("it is a stranger's")[0].code, "stranger");
 }

@@ -5,6 +5,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
+    clippy::print_stdout,
     missing_docs,
     reason = "test code"
 )]
@@ -22,7 +23,7 @@ const LONG: u64 = 100;
 const BOUND: usize = 10;
 
 /// Windows of a few steps, so that a walk sees both sides of each.
-fn small_policy(slots: usize) -> PoolPolicy {
+fn small_policy(slots: usize, from_cache: bool) -> PoolPolicy {
     let params = serde_json::json!({
         "health_check_interval_sec": 10,
         "health_failures_before_down": 2,
@@ -33,6 +34,7 @@ fn small_policy(slots: usize) -> PoolPolicy {
         "direct_grace_sec": 15,
         "flap_limit": 2,
         "flap_window_sec": 35,
+        "exit_direct_from_cache": from_cache,
     });
     policy(slots, 3, &params)
 }
@@ -66,12 +68,12 @@ fn steps_to_normal(lab: &Lab) -> usize {
 }
 
 /// Walks breadth-first from nothing, at most so many states.
-fn walk(name: &str, slots: usize, alphabet: &[Input], most: usize) {
+fn walk(name: &str, slots: usize, alphabet: &[Input], from_cache: bool, most: usize) {
     let mut seen: BTreeSet<String> = BTreeSet::new();
     let mut queue: VecDeque<Lab> = VecDeque::new();
     let mut rows: BTreeMap<String, usize> = BTreeMap::new();
     let (mut edges, mut bound) = (0_usize, 0_usize);
-    let start = Lab::new(small_policy(slots), &NAMES);
+    let start = Lab::new(small_policy(slots, from_cache), &NAMES);
     seen.insert(key(&start));
     queue.push_back(start);
     let mut whole = true;
@@ -114,15 +116,15 @@ fn most(otherwise: usize) -> usize {
 
 #[test]
 fn one_slot_is_lawful_in_every_state_and_comes_back() {
-    walk("1 slot", 1, &few_inputs(), most(400));
+    walk("1 slot", 1, &few_inputs(), false, most(400));
 }
 
 #[test]
 fn two_slots_are_lawful_while_endpoints_provider_and_uplink_come_and_go() {
-    walk("2 slots", 2, &few_inputs(), most(500));
+    walk("2 slots", 2, &few_inputs(), false, most(500));
 }
 
 #[test]
 fn two_slots_are_lawful_whatever_happens() {
-    walk("2 slots, all inputs", 2, &inputs(), most(350));
+    walk("2 slots, all inputs", 2, &inputs(), true, most(350));
 }

@@ -199,6 +199,13 @@ fn drifted(
         .collect()
 }
 
+/// Whether an interface is one of our own, which is neither LAN nor WAN.
+fn is_tunnel(policy: &PoolPolicy, interface: &Interface) -> bool {
+    policy.slots.interfaces.contains(interface)
+        || policy.test.interfaces().contains(interface)
+        || policy.bootstrap.wireguard.iter().any(|standby| standby.interface == *interface)
+}
+
 /// Finds the WAN, the LAN and what is local. What cannot be seen now is taken from the last look.
 fn surroundings(
     policy: &PoolPolicy,
@@ -211,7 +218,7 @@ fn surroundings(
         .clone()
         .or_else(|| {
             // A default route into one of our own tunnels is not the uplink.
-            kernel.default_device.clone().filter(|dev| !policy.slots.interfaces.contains(dev))
+            kernel.default_device.clone().filter(|device| !is_tunnel(policy, device))
         })
         .or_else(|| known.map(|known| known.wan.clone()))
         .ok_or(
@@ -232,7 +239,7 @@ fn surroundings(
                 })
             })
             .filter_map(|link| Interface::try_from(link.name.clone()).ok())
-            .filter(|name| !policy.slots.interfaces.contains(name))
+            .filter(|name| !is_tunnel(policy, name))
             .collect(),
     };
     let lan = match (lan.is_empty(), known) {

@@ -4,10 +4,11 @@
 //! **Invariant:** two equal states have equal futures.
 
 use super::assess::Assessment;
+use super::candidate::Candidate;
 use super::layout;
 use super::placement;
 use super::reason::Reason;
-use super::state::{Egress, PoolState, Surroundings};
+use super::state::{Egress, PoolState, Slot, Surroundings};
 use crate::machine::{Cut, Future, ReasonText};
 use crate::names::{Interface, PolicyName};
 use crate::plan::{Check, RouteQuery};
@@ -87,7 +88,12 @@ pub(super) fn cuts(policy: &PoolPolicy, old: Option<&PoolState>, new: &PoolState
             state.egress.values().any(|egress| *egress == Egress::Slot(interface.clone()))
         };
         let stopped = !new.serves(interface) && hosts(old) && !hosts(new);
-        if stopped && policy.routing.cut == CutPolicy::Dead {
+        // With no slot serving its clients had stayed; their flows bear the dead endpoint's address.
+        let endpoint = |state: &PoolState| {
+            state.slots.get(interface).and_then(Slot::candidate).map(Candidate::endpoint)
+        };
+        let replaced = !old.serves(interface) && hosts(old) && endpoint(old) != endpoint(new);
+        if (stopped || replaced) && policy.routing.cut == CutPolicy::Dead {
             cuts.push(Cut::Marked(policy.mark(index)));
         }
     }

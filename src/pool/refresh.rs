@@ -61,10 +61,34 @@ impl Turn<'_> {
             Progress::Unfinished => {}
             Progress::NoList(reason) => {
                 self.say(reason);
-                self.refresh_failed();
+                match self.last_pool() {
+                    Some(last) => {
+                        self.state.fresh = Some(last);
+                        if let Progress::Tested = self.test_fresh() {
+                            self.load_fresh();
+                        }
+                    }
+                    None => self.refresh_failed(),
+                }
             }
             Progress::Tested => self.load_fresh(),
         }
+    }
+
+    /// The last pool, to be tested anew, where the policy lets it end Direct. What is quarantined
+    /// stays so: the list is no younger than it was.
+    fn last_pool(&self) -> Option<List> {
+        let allowed = self.state.mode.is_direct() && self.policy.params.exit_direct_from_cache;
+        let pool = self.state.pool.as_ref().filter(|_| allowed)?;
+        let mut candidates = pool.candidates.clone();
+        candidates.retain(|candidate| !self.state.is_quarantined(candidate));
+        (!candidates.is_empty())
+            .then(|| List::new(pool.generation, pool.fetched_at.clone(), candidates))
+    }
+
+    /// Whether a list is the last pool tested anew.
+    fn is_last_pool(&self, fresh: &List) -> bool {
+        self.state.pool.as_ref().is_some_and(|pool| pool.generation == fresh.generation)
     }
 
     /// The refresh came to nothing: service goes on with what works.
@@ -109,10 +133,10 @@ impl Turn<'_> {
     /// Fetches the list and tests it, as far as this step goes.
     fn list_progress(&mut self) -> Progress {
         let interval = Duration::from_secs(self.policy.params.hmn_refresh_retry_interval_sec);
-        let stale =
-            self.state.fresh.as_ref().is_some_and(|fresh| {
-                !self.is_running() && !self.within(&fresh.fetched_at, interval)
-            });
+        let stale = self.state.fresh.as_ref().is_some_and(|fresh| {
+            let old = !self.within(&fresh.fetched_at, interval) || self.is_last_pool(fresh);
+            !self.is_running() && old
+        });
         if stale {
             self.state.fresh = None;
         }
@@ -252,7 +276,8 @@ impl Turn<'_> {
 
     /// The new list becomes the pool, or, where it does not fill every slot, joins the one there is.
     fn adopt(&mut self, fresh: List) {
-        let complete = !self.any_failed_or_empty();
+        // What was in the pool before is no full refresh, however many slots it fills.
+        let complete = !self.any_failed_or_empty() && !self.is_last_pool(&fresh);
         self.state.fresh = None;
         self.state.refresh_asked = false;
         self.state.refresh_tried_at = Some(self.now.clone());

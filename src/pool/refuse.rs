@@ -61,7 +61,6 @@ fn fail(
 ) -> Vec<Reason> {
     // A candidate of a new list is struck from it, and the slot stays as it was.
     if let Some(fresh) = &mut state.fresh
-        && fresh.generation == candidate.config.generation
         && fresh.candidates.iter().any(|listed| listed == candidate)
     {
         fresh.strike(&candidate.name);

@@ -153,6 +153,10 @@ impl Turn<'_> {
                     self.state.refresh_asked = true;
                     self.enter(Mode::FullPoolRefresh);
                 } else {
+                    // A list whose refresh a repair overtook is not carried on later.
+                    if !self.state.refresh_asked {
+                        self.state.fresh = None;
+                    }
                     self.enter(Mode::Normal);
                 }
             }

@@ -32,7 +32,7 @@ impl Turn<'_> {
                     continue;
                 }
             };
-            if trial.config.generation == fresh.generation {
+            if fresh.candidates.iter().any(|listed| listed.config == trial.config) {
                 fresh.tested.insert(trial.name.clone(), tested);
             }
         }

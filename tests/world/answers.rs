@@ -59,7 +59,10 @@ impl Lab {
                 },
                 Source::Unavailable => ListReading::Unavailable { why: "no answer".to_owned() },
             }),
-            Question::Trial(trial) => Reading::Trial(self.trial(trial)),
+            Question::Trial(trial) => {
+                self.later(self.trial_sec);
+                Reading::Trial(self.trial(trial))
+            }
         }
     }
 
@@ -161,6 +164,7 @@ impl Lab {
             links,
             default_device: Some(interface("eth0")),
             bindable: self.kernel.tunnels.keys().cloned().collect(),
+            strangers: self.strangers.clone(),
             ..KernelReading::default()
         }
     }

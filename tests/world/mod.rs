@@ -8,6 +8,8 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::missing_panics_doc,
+    clippy::format_push_string,
+    clippy::too_many_lines,
     missing_docs,
     unreachable_pub,
     reason = "test code, and not every test uses all of it"
@@ -89,6 +91,10 @@ pub struct Lab {
     /// Whether probes cannot be made.
     pub blind: bool,
     pub now: Moment,
+    /// Seconds that a trial takes.
+    pub trial_sec: u64,
+    /// Interfaces of our names that are not ours.
+    pub strangers: BTreeSet<Interface>,
     /// The n-th command of the next plan fails.
     pub fail_at: Option<usize>,
 }
@@ -181,6 +187,8 @@ impl Lab {
                 boot: "boot".to_owned(),
                 up_ms: 1_000_000,
             },
+            trial_sec: 0,
+            strangers: BTreeSet::new(),
             fail_at: None,
         }
     }

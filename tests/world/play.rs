@@ -4,7 +4,7 @@ use super::{Endpoint, Lab, Outcome, Played, Uplink, answers, apply, same_world};
 use egressctl::kernel::World;
 use egressctl::kernel::diff::diff;
 use egressctl::kernel::read::sha256;
-use egressctl::machine::{Considered, Decision, Machine as _};
+use egressctl::machine::{Considered, Decision, Machine as _, ReasonText};
 use egressctl::names::Interface;
 use egressctl::observation::Observation;
 use egressctl::plan::{Check, Phase, Step, lint};
@@ -15,13 +15,18 @@ use std::collections::BTreeMap;
 impl Lab {
     /// The machine's decision, all its questions answered.
     pub fn decide(&mut self) -> (Decision<PoolState>, Observation) {
+        self.consider().unwrap_or_else(|why| panic!("unable: {why:?}"))
+    }
+
+    /// The same, or why there is none.
+    pub fn consider(&mut self) -> Result<(Decision<PoolState>, Observation), Vec<ReasonText>> {
         let mut seen = Observation::new(self.now.clone());
         for _ in 0..200 {
             self.tick();
             let asked = match Pool::consider(&self.subject(), &seen, &self.now, true) {
                 Considered::Ask(asked) => asked,
-                Considered::Decide(decision) => return (*decision, seen),
-                Considered::Unable(why) => panic!("unable: {why:?}"),
+                Considered::Decide(decision) => return Ok((*decision, seen)),
+                Considered::Unable(why) => return Err(why),
             };
             assert!(!asked.is_empty(), "it asks for nothing");
             for question in asked {

@@ -18,7 +18,7 @@ pub fn story(lab: &Lab, played: &Played) -> String {
             let _ = writeln!(out, "before    {}\n          {}", slots(state), clients(state));
         }
         None => {
-            out.push_str("before    nothing known: the first run\n          clients untouched\n")
+            out.push_str("before    nothing known: the first run\n          clients untouched\n");
         }
     }
     let from = decision.from.as_deref().unwrap_or("(none)");
