@@ -37,6 +37,7 @@ use crate::observation::{KernelReading, KernelScope, Observation, Question};
 use crate::policy::PoolPolicy;
 use crate::time::Moment;
 use assess::{WanVerdict, assess};
+use candidate::Candidate;
 use state::{Content, Egress, Slot};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -6,6 +6,7 @@
 use super::assess::Assessment;
 use super::candidate::{Candidate, List};
 use super::future;
+use super::layout;
 use super::reason::Reason;
 use super::state::{Content, Egress, Mode, PoolState, Quarantined, Slot, Surroundings, Verdict};
 use crate::machine::{Decision, Future, Subject};
