@@ -1,6 +1,5 @@
 //! The kernel as a value: what each command of a plan does to it.
 
-use egressctl::kernel::read::sha256;
 use egressctl::kernel::{Ends, NftTable, Tunnel, World};
 use egressctl::plan::Action;
 use egressctl::pool::candidate::Candidate;
@@ -92,7 +91,7 @@ pub fn apply(world: &mut World, action: &Action, candidates: &BTreeMap<String, C
         Action::LoadNft { table, text } => {
             world.nft = Some(NftTable {
                 name: table.clone(),
-                listing: Some(sha256(text.as_bytes())),
+                listing: Some(text.clone()),
                 text: text.clone(),
             });
         }

@@ -21,7 +21,7 @@ fn age(now: &Moment, at: Option<&Moment>, most: u64) -> String {
 fn list_key(state: &PoolState, list: Option<&List>) -> String {
     let Some(list) = list else { return "none".to_owned() };
     let good: BTreeSet<_> = state.good(list).iter().map(|c| c.name.clone()).collect();
-    let mut text = String::new();
+    let mut entries: Vec<String> = Vec::new();
     for candidate in &list.candidates {
         let tested = match list.tested.get(&candidate.name) {
             Some(Tested::Passed { .. }) if good.contains(&candidate.name) => 'p',
@@ -30,9 +30,11 @@ fn list_key(state: &PoolState, list: Option<&List>) -> String {
             None => '-',
         };
         let struck = list.struck.get(&candidate.name).copied().unwrap_or(0).min(1);
-        text += &format!("{}{tested}{struck}", candidate.name);
+        entries.push(format!("{}{tested}{struck}", candidate.name));
     }
-    text
+    // Their order only breaks ties.
+    entries.sort();
+    entries.concat()
 }
 
 /// A state without moments and names of generations: what the machine decides on.

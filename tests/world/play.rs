@@ -3,7 +3,6 @@
 use super::{Endpoint, Lab, Outcome, Played, Uplink, answers, apply, same_world};
 use egressctl::kernel::World;
 use egressctl::kernel::diff::diff;
-use egressctl::kernel::read::sha256;
 use egressctl::machine::{Considered, Decision, Machine as _, ReasonText};
 use egressctl::names::Interface;
 use egressctl::observation::Observation;
@@ -131,8 +130,7 @@ impl Lab {
 
     fn commit(&mut self, state: PoolState, desired: &World) {
         self.owned.interfaces = desired.tunnels.keys().cloned().collect();
-        self.loaded =
-            desired.nft.as_ref().map(|table| (table.text.clone(), sha256(table.text.as_bytes())));
+        self.loaded = desired.nft.as_ref().map(|table| (table.text.clone(), table.text.clone()));
         same_world(&self.kernel, desired)
             .unwrap_or_else(|why| panic!("the world is not as wished: {why}"));
         self.state = Some(state);
