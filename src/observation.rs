@@ -10,7 +10,7 @@
 use crate::iproute::Link;
 use crate::kernel::diff::Means;
 use crate::kernel::{ConfigRef, Ends, World};
-use crate::names::Interface;
+use crate::names::{Interface, Mark};
 use crate::policy::pool::{Provider, Require};
 use crate::pool::candidate::{Candidate, Rejected};
 use crate::time::Moment;
@@ -147,6 +147,8 @@ pub struct Pages {
     pub turn: u32,
     /// The device that the request must leave by.
     pub device: Interface,
+    /// The mark that it carries, where the routing rules know one for the device.
+    pub mark: Option<Mark>,
     /// The pages.
     pub pages: Vec<Page>,
     /// Whether one good answer is enough.

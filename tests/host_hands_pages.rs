@@ -52,6 +52,7 @@ fn question(ports: &[u16], require: AnyOrAll) -> Pages {
         asker: Asker::Wan,
         turn: 0,
         device: Interface::try_from("lo".to_owned()).unwrap(),
+        mark: None,
         pages: ports.iter().map(|port| page(*port)).collect(),
         require,
         expect: Expect::Status(vec![204]),

@@ -28,7 +28,18 @@ pub enum CutResult {
 /// # Errors
 /// When `conntrack` fails for another reason than that it found none.
 pub fn cut(cut: &Cut) -> anyhow::Result<CutResult> {
-    let args = arguments(cut);
+    let mut all = 0_u64;
+    for args in arguments(cut) {
+        match delete(&args)? {
+            CutResult::Ended(flows) => all = all.saturating_add(flows),
+            CutResult::NoTool => return Ok(CutResult::NoTool),
+        }
+    }
+    Ok(CutResult::Ended(all))
+}
+
+/// One deletion, repeated while it is stopped by a flow that ends by itself.
+fn delete(args: &[String]) -> anyhow::Result<CutResult> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let call = Call::new("conntrack", &args, DEADLINE);
     let mut ended = 0_u64;
@@ -55,13 +66,24 @@ pub fn cut(cut: &Cut) -> anyhow::Result<CutResult> {
     bail!("{}: {last}", call.argv())
 }
 
-fn arguments(cut: &Cut) -> Vec<String> {
+/// The deletions of a cut.
+///
+/// A flow of a client that was opened before it was taken over is deleted where its next packet is
+/// bound to become a flow of the client's again: with an address translation, since what the server
+/// still sends then ends at the gateway, and TCP, since only a SYN opens a flow from the WAN. Any
+/// other flow without translation is left to the barrier, which closes what has no mark: deleted, it
+/// could be opened anew from the WAN's side by whatever the server still sends.
+fn arguments(cut: &Cut) -> Vec<Vec<String>> {
     match cut {
-        Cut::Marked(mark) => ["-D", "-m", &mark.to_string()].map(str::to_owned).into(),
+        Cut::Marked(mark) => vec![["-D", "-m", &mark.to_string()].map(str::to_owned).into()],
         Cut::Unmarked(net) => {
             let family = if net.addr().is_ipv4() { "ipv4" } else { "ipv6" };
             let net = net.to_string();
-            ["-D", "-f", family, "-s", &net, "-m", "0"].map(str::to_owned).into()
+            let unmarked = ["-D", "-f", family, "-s", &net, "-m", "0"].map(str::to_owned);
+            let only = |filter: &[&str]| {
+                unmarked.iter().cloned().chain(filter.iter().map(|w| (*w).to_owned())).collect()
+            };
+            vec![only(&["--src-nat"]), only(&["-p", "tcp"])]
         }
     }
 }
@@ -88,8 +110,15 @@ mod tests {
     #[test]
     fn a_cut_names_just_its_flows() {
         let marked = arguments(&Cut::Marked(Mark(0x4547_0001)));
-        assert_eq!(marked.join(" "), "-D -m 0x45470001");
+        assert_eq!(marked, [["-D", "-m", "0x45470001"]]);
         let unmarked = arguments(&Cut::Unmarked("10.77.0.16/29".parse().unwrap()));
-        assert_eq!(unmarked.join(" "), "-D -f ipv4 -s 10.77.0.16/29 -m 0");
+        let unmarked: Vec<String> = unmarked.iter().map(|args| args.join(" ")).collect();
+        assert_eq!(
+            unmarked,
+            [
+                "-D -f ipv4 -s 10.77.0.16/29 -m 0 --src-nat",
+                "-D -f ipv4 -s 10.77.0.16/29 -m 0 -p tcp"
+            ]
+        );
     }
 }

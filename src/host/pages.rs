@@ -5,7 +5,7 @@
 
 use super::clock;
 use super::http::{self, Ask, AskFailure, Via};
-use crate::names::Interface;
+use crate::names::{Interface, Mark};
 use crate::observation::{AnyOrAll, Expect, Page, PageReading, Pages, PagesReading};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
@@ -30,7 +30,7 @@ const SLACK: Duration = Duration::from_millis(50);
 pub fn ask(question: &Pages) -> anyhow::Result<PagesReading> {
     let end = Instant::now() + Duration::from_millis(question.timeout_ms).min(LONGEST);
     let pages = if let [page] = question.pages.as_slice() {
-        vec![Some(ask_one(page, &question.device, &question.expect, end))]
+        vec![Some(ask_one(page, &question.device, question.mark, &question.expect, end))]
     } else {
         let mut round = Round::new(question, end);
         match question.require {
@@ -101,10 +101,11 @@ impl<'a> Round<'a> {
 
     fn start(&mut self, index: usize, page: &Page) {
         let (page, device) = (page.clone(), self.question.device.clone());
+        let mark = self.question.mark;
         let (expect, end, sender) = (self.question.expect.clone(), self.end, self.sender.clone());
         let work = move || {
             // Nobody listens any more when another page was good first.
-            drop(sender.send((index, ask_one(&page, &device, &expect, end))));
+            drop(sender.send((index, ask_one(&page, &device, mark, &expect, end))));
         };
         if let Err(why) = Builder::new().name("page".to_owned()).spawn(work) {
             let failed = PageReading::NotBindable(format!("starting a thread: {why}"));
@@ -127,7 +128,13 @@ impl<'a> Round<'a> {
     }
 }
 
-fn ask_one(page: &Page, device: &Interface, expect: &Expect, end: Instant) -> PageReading {
+fn ask_one(
+    page: &Page,
+    device: &Interface,
+    mark: Option<Mark>,
+    expect: &Expect,
+    end: Instant,
+) -> PageReading {
     if page.addresses.is_empty() && page.url.address().is_none() {
         return PageReading::NoAddress;
     }
@@ -141,7 +148,7 @@ fn ask_one(page: &Page, device: &Interface, expect: &Expect, end: Instant) -> Pa
     };
     let ask = Ask {
         url: page.url.as_str(),
-        via: Via::Device(device),
+        via: mark.map_or(Via::Device(device), |mark| Via::DeviceMark(device, mark)),
         timeout,
         max_body,
         addresses: &page.addresses,

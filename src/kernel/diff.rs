@@ -25,14 +25,8 @@ pub fn diff(actual: &World, desired: &World, means: &Means) -> Vec<Step> {
     let present = actual;
     let actual = &answering(actual);
     let mut steps = Vec::new();
-    for (interface, wished) in &desired.tunnels {
-        build_tunnel(interface, actual.tunnels.get(interface), wished, means, &mut steps);
-    }
-    sysctls(actual, desired, &mut steps);
-    routes(actual, desired, &mut steps);
-    nft_table(actual.nft.as_ref(), desired.nft.as_ref(), &mut steps);
-    rules(actual, desired, &mut steps);
-    // What does not answer is removed like the rest when it is not wished any more.
+    // What is not wished any more goes before what closes behind it, so that nothing comes in
+    // through a tunnel whose nft rules are gone. What does not answer is removed like the rest.
     for (interface, present) in &present.tunnels {
         if !desired.tunnels.contains_key(interface) {
             steps.push(Step {
@@ -45,6 +39,13 @@ pub fn diff(actual: &World, desired: &World, means: &Means) -> Vec<Step> {
             });
         }
     }
+    for (interface, wished) in &desired.tunnels {
+        build_tunnel(interface, actual.tunnels.get(interface), wished, means, &mut steps);
+    }
+    sysctls(actual, desired, &mut steps);
+    routes(actual, desired, &mut steps);
+    nft_table(actual.nft.as_ref(), desired.nft.as_ref(), &mut steps);
+    rules(actual, desired, &mut steps);
     // A stable sort: within a phase the order above stands.
     steps.sort_by_key(|step| step.phase);
     steps

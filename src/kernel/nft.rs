@@ -197,11 +197,15 @@ impl Layout {
         }
         if self.inbound_kept() {
             let inner = names(self.lan.iter().chain(self.slots.keys()));
-            let _ = writeln!(
-                out,
-                "    ct state new iifname != {inner} ip daddr @clients ct mark set {}",
-                self.inbound()
-            );
+            // Of TCP only a SYN opens a flow: what a server still sends for a flow that was ended is
+            // `new` to conntrack too, and must not open a client's way out by the WAN.
+            for opens in ["meta l4proto != tcp", "tcp flags & (fin | syn | rst | ack) == syn"] {
+                let _ = writeln!(
+                    out,
+                    "    ct state new iifname != {inner} ip daddr @clients {opens} ct mark set {}",
+                    self.inbound()
+                );
+            }
         }
         let _ = writeln!(
             out,

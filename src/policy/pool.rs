@@ -307,6 +307,11 @@ pub const DIRECT_MARK: u32 = 0x1000;
 pub const INBOUND_MARK: u32 = 0x1001;
 /// The bits of a mark that say that it is ours.
 pub const MARK_BASE: u32 = 0xffff_0000;
+/// `first_mark +` this marks the gateway's own requests through test interfaces, so that they are
+/// told from late packets of the kernel's own.
+pub const TEST_MARK: u32 = 0x1002;
+/// `rule_priority +` this is the first rule of a tunnel's own address.
+pub const SOURCE_RULES: u32 = 2_560;
 /// `rule_priority +` this is the first user's rule.
 pub const USER_RULES: u32 = 2_048;
 /// `rule_priority +` this is the first closing rule of a client prefix.
@@ -536,6 +541,12 @@ impl PoolPolicy {
     #[must_use]
     pub fn inbound_mark(&self) -> Mark {
         Mark(self.routing.first_mark.0.saturating_add(INBOUND_MARK))
+    }
+
+    /// The mark of requests through test interfaces.
+    #[must_use]
+    pub fn test_mark(&self) -> Mark {
+        Mark(self.routing.first_mark.0.saturating_add(TEST_MARK))
     }
 
     /// All that is placed, in the order of the policy.

@@ -12,7 +12,7 @@ use ipnet::{IpNet, Ipv4Net};
 use std::collections::BTreeSet;
 
 /// Slots stand between the first slot rule and Direct's.
-const MAX_SLOTS: usize = 1_022;
+const MAX_SLOTS: usize = 512;
 
 impl PoolPolicy {
     /// Refuses what contradicts itself.
@@ -111,7 +111,7 @@ impl PoolPolicy {
             ));
         }
         if self.routing.first_mark.0 & MARK_BASE == 0
-            || self.routing.first_mark.0 & MARK_BASE != self.inbound_mark().0 & MARK_BASE
+            || self.routing.first_mark.0 & MARK_BASE != self.test_mark().0 & MARK_BASE
             || slots.len() > usize::try_from(DIRECT_MARK).unwrap_or(0)
         {
             return fault(format!(

@@ -6,7 +6,7 @@ use super::candidate::Candidate;
 use super::layout;
 use super::state::{PoolState, Slot, Surroundings};
 use crate::machine::Owned;
-use crate::names::{Interface, PolicyName};
+use crate::names::{Interface, Mark, PolicyName};
 use crate::observation::{
     AnyOrAll, Asker, Expect, KernelScope, Keys, Observation, Page, Pages, Question, Trial,
 };
@@ -112,6 +112,7 @@ pub(super) fn wan(
         asker: Asker::Wan,
         turn,
         device: surroundings.wan.clone(),
+        mark: None,
         pages: pages(state, &policy.wan.urls),
         require: policy.wan.require.into(),
         expect: Expect::AnyAnswer,
@@ -124,12 +125,23 @@ pub(super) fn next_wan_turn(seen: &Observation) -> u32 {
     u32::try_from(seen.pages(&Asker::Wan).len()).unwrap_or(u32::MAX)
 }
 
+/// The mark of a request through one device: its slot's, so that it takes the way of the slot's
+/// clients, or the one of tests.
+fn mark(policy: &PoolPolicy, device: &Interface) -> Option<Mark> {
+    match policy.index_of(device) {
+        Some(index) => Some(policy.mark(index)),
+        None if policy.test.interfaces().contains(device) => Some(policy.test_mark()),
+        None => None,
+    }
+}
+
 /// The probe of one device.
 fn probe(policy: &PoolPolicy, state: &PoolState, asker: Asker, device: &Interface) -> Pages {
     Pages {
         asker,
         turn: 0,
         device: device.clone(),
+        mark: mark(policy, device),
         pages: pages(state, &policy.probe.urls),
         require: policy.probe.require.into(),
         expect: Expect::Status(policy.probe.expect_status.clone()),

@@ -12,7 +12,8 @@ use crate::kernel::{Ends, NftTable, Tunnel, World};
 use crate::names::{Interface, Mark, PolicyName, Table};
 use crate::plan::Backend;
 use crate::policy::pool::{
-    CLOSING_RULES, Inbound, Ipv6, SLOT_RULES, USER_CLOSING_RULES, USER_RULES,
+    CLOSING_RULES, Inbound, Ipv6, MARK_BASE, SLOT_RULES, SOURCE_RULES, USER_CLOSING_RULES,
+    USER_RULES,
 };
 use crate::policy::{ClientEntry, ClientKey, PoolPolicy};
 use ipnet::{IpNet, Ipv4Net};
@@ -212,6 +213,20 @@ fn rules(policy: &PoolPolicy, state: &PoolState, surroundings: &Surroundings) ->
     for (index, _) in (0..).zip(&policy.slots.interfaces) {
         let action = RuleAction::Lookup(policy.table(index));
         rules.insert(marked(SLOT_RULES, index, policy.mark(index), action));
+    }
+    // What the kernel sends by itself from a tunnel's address, a reset for late data, goes back into
+    // a tunnel and not out by the WAN in clear, also when the nft table is gone.
+    for (index, interface) in (0..).zip(&policy.slots.interfaces) {
+        let candidate = state.slots.get(interface).and_then(Slot::candidate);
+        for address in candidate.into_iter().flat_map(|candidate| &candidate.addresses) {
+            if Family::of(address.addr()) == Family::V4 {
+                rules.insert(Rule {
+                    from: Some(*address),
+                    fwmark: Some((0, MARK_BASE)),
+                    ..rule(SOURCE_RULES, index, Family::V4, RuleAction::Lookup(policy.table(index)))
+                });
+            }
+        }
     }
     rules.insert(marked(DIRECT_RULE, 0, policy.direct_mark(), main()));
     rules.insert(marked(INBOUND_RULE, 0, policy.inbound_mark(), main()));

@@ -162,6 +162,7 @@ impl Machine for Pool {
     fn resumed(state: &PoolState, now: &Moment) -> PoolState {
         let mut state = state.clone();
         state.none_serves_since = None;
+        state.none_serves_seen = None;
         for slot in state.slots.values_mut() {
             slot.since = now.clone();
             slot.retests_failed = 0;

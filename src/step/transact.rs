@@ -46,7 +46,7 @@ impl<M: Machine> Run<'_, M> {
         }
         if steps.is_empty() && decision.checks.is_empty() {
             // The end of the run writes the state; once is enough when nothing was in flight.
-            self.adopt(&decision.wished, &desired, &backup)?;
+            self.adopt(&decision.wished, &desired, &backup, &backup)?;
             return Ok(report.ended(Ending::Steady, Exit::Fine));
         }
         if let Some(standing) = &decision.standing {
@@ -75,7 +75,7 @@ impl<M: Machine> Run<'_, M> {
             Ok(actual) => {
                 report.changes = steps.len();
                 let notes = cut_all(&decision.wished.cuts);
-                self.commit(&decision.wished, &desired, &actual)?;
+                self.commit(&decision.wished, &desired, &actual, &backup)?;
                 // A packet that was under way meanwhile may have made an entry anew.
                 drop(cut_all(&decision.wished.cuts));
                 for note in notes {
@@ -248,7 +248,7 @@ impl<M: Machine> Run<'_, M> {
         match self.attempt(&steps, &[], &desired, makes) {
             Ok(actual) => {
                 report.changes = steps.len();
-                self.commit(&future, &desired, &actual)?;
+                self.commit(&future, &desired, &actual, backup)?;
                 Ok(report.ended(Ending::RolledBack, Exit::RolledBack))
             }
             Err(Trouble::Change(why)) => {
@@ -313,8 +313,9 @@ impl<M: Machine> Run<'_, M> {
         future: &Future<M::State>,
         desired: &World,
         actual: &World,
+        backup: &World,
     ) -> anyhow::Result<()> {
-        self.adopt(future, desired, actual)?;
+        self.adopt(future, desired, actual, backup)?;
         self.held.commit(&self.record, &clock::now()?)?;
         self.forget(&future.generations);
         Ok(())
@@ -326,9 +327,10 @@ impl<M: Machine> Run<'_, M> {
         future: &Future<M::State>,
         desired: &World,
         actual: &World,
+        backup: &World,
     ) -> anyhow::Result<()> {
         self.barrier(future.barrier.as_deref())?;
-        let owned = owned_after(&self.record.owned, &future.world, actual);
+        let owned = owned_after(&self.record.owned, &future.world, backup);
         self.record = Record {
             machine: Some(future.state.clone()),
             nft: loaded_nft(desired, actual),
