@@ -71,6 +71,42 @@ fn a_local_user_leaves_by_a_slot_moves_with_its_failure_and_is_closed_by_each_la
     assert!(lab.client(1).exit().is_some(), "who is no client is left alone");
 }
 
+/// Its socket belongs to no process any more, so nothing but its flow tells whose its last packets are.
+#[test]
+fn the_last_packets_of_a_users_process_that_ended_are_closed_in_like_all_others() {
+    let lab = Lab::builder().clients(1).endpoints(5).start();
+    let pool = Pool::up(&lab, |policy| policy["clients"] = json!(["user:daemon"]));
+    let talks = format!("exec 3<>/dev/tcp/{}/7 && exec sleep 60", names::USER_TARGET);
+    for layer in ["rules", "nft"] {
+        let mut command = lab.gw().command("setpriv");
+        command.args(["--reuid", "daemon", "--clear-groups", "bash", "-c", &talks]);
+        let mut child = command.spawn().unwrap();
+        let open = || {
+            lab.gw().space().inside(|| {
+                let open = std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap();
+                // 192.0.2.199:7 as the kernel writes it, and established.
+                open.contains("C70200C0:0007 01")
+            })
+        };
+        assert!(lab::space::wait_until(SOON, open), "the connection is open");
+        if layer == "rules" {
+            lab.gw().delete_rules()
+        } else {
+            lab.gw().flush_nft()
+        }
+        child.kill().unwrap();
+        let _code = child.wait().unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        assert_eq!(
+            (lab.capture.leaks(), lab.capture.strays()),
+            (vec![], vec![]),
+            "without {layer}"
+        );
+        pool.goes("NORMAL", "NORMAL");
+    }
+    pool.nothing_leaked();
+}
+
 /// The endpoint by which each of 60 addresses of the spread prefix leaves.
 fn spread_exits(lab: &Lab) -> BTreeMap<usize, Option<usize>> {
     let numbers: Vec<usize> = (1..=60).map(|n| n * 16).collect();

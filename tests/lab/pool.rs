@@ -222,6 +222,13 @@ impl<'a> Pool<'a> {
         exits
     }
 
+    /// That every client leaves by some endpoint.
+    pub fn serves_some(&self) -> BTreeSet<usize> {
+        let exits = self.lab.exits();
+        assert!(exits.iter().all(Option::is_some), "a client is offline: {exits:?}");
+        exits.into_iter().flatten().collect()
+    }
+
     /// That no packet of a client left by the WAN in all of the lab's life.
     pub fn nothing_leaked(&self) {
         assert_eq!(self.lab.capture.leaks(), []);
