@@ -96,7 +96,7 @@ fn the_last_packets_of_a_users_process_that_ended_are_closed_in_like_all_others(
         }
         child.kill().unwrap();
         let _code = child.wait().unwrap();
-        std::thread::sleep(Duration::from_millis(500));
+        std::thread::sleep(Duration::from_millis(2500));
         assert_eq!(
             (lab.capture.leaks(), lab.capture.strays()),
             (vec![], vec![]),
