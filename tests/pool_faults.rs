@@ -274,3 +274,46 @@ fn open_flows_that_cannot_be_ended_are_a_note_and_no_failure() {
     assert_eq!(lab.client(2).endpoint(), Some(second));
     assert!(lab.client(1).endpoint().is_some_and(|now| now != first));
 }
+
+#[test]
+fn what_cannot_be_written_at_the_end_leaves_no_half_change() {
+    let lab = lab();
+    let before = world(lab.gw());
+    let barrier = lab.gw().state_dir().join("home/barrier.nft");
+    std::fs::create_dir_all(&barrier).unwrap();
+    let outcome = lab.gw().egressctl(&["step", "home"]);
+    fakes::no_panic(&outcome);
+    let when = format!("{:?} {}{}", outcome.code, outcome.stdout, outcome.stderr);
+    assert!(matches!(outcome.code, Some(1 | 3 | 4)), "{when}");
+    assert!(outcome.stdout.contains("barrier.nft"), "{when}");
+    std::fs::remove_dir(&barrier).unwrap();
+    if is_in_flight(lab.gw()) {
+        let _recovered = step(&lab, 5);
+    }
+    is_as_before(lab.gw(), &before, &when);
+    let _slots = up(&lab);
+}
+
+#[test]
+fn a_disk_that_is_full_when_the_state_is_written_leaves_no_half_change() {
+    let lab = lab();
+    let (fakes, before) = (Fakes::new(&lab), world(lab.gw()));
+    let states = lab.gw().state_dir().display().to_string();
+    let shell = |script: &str| lab::space::run(lab.gw().command("sh").args(["-c", script]), "");
+    let _mounted = shell(&format!("mount -t tmpfs -o size=1m lab {states}"));
+    let mut first = fakes.spawn(lab.gw(), "slow:20", &["step", "home"]);
+    let reached = || fakes.calls("change").len() == 20;
+    assert!(lab::space::wait_until(std::time::Duration::from_secs(10), reached));
+    let _full = shell(&format!("cat /dev/zero >{states}/filler 2>/dev/null; true"));
+    let code = first.wait().unwrap().code();
+    assert!(matches!(code, Some(1 | 3 | 4)), "{code:?}");
+    let again = lab.gw().egressctl(&["step", "home"]);
+    fakes::no_panic(&again);
+    assert_ne!(again.code, Some(0), "the disk is still full: {}", again.stdout);
+    let _free = shell(&format!("rm {states}/filler"));
+    if lab.gw().file(&states).join("home/journal.json").exists() {
+        let _recovered = step(&lab, 5);
+    }
+    is_as_before(lab.gw(), &before, &format!("{code:?}, then {:?}", again.code));
+    let _slots = up(&lab);
+}
