@@ -180,9 +180,15 @@ fn beside_a_run_that_is_under_way() {
 }
 
 /// The command as the kernel's programs are told it: what people are told beside it is left out.
+///
+/// Which candidates a first run finds the fastest is known only once they were tested.
 fn told(command: &str) -> String {
     let end = command.find(" < ").or_else(|| command.find(" (table ")).unwrap_or(command.len());
-    command[..end].to_owned()
+    let mut told = command[..end].to_owned();
+    for k in 1..=4 {
+        told = told.replace(&names::tunnel(k).to_string(), "ADDRESS");
+    }
+    told
 }
 
 /// The commands of a plan are those of the step after it, in the same order.
@@ -192,7 +198,8 @@ fn does_what_was_planned(lab: &Lab, fakes: &Fakes, args: &[&str], planned: &[Str
     let expected: Vec<String> = processes.map(|command| told(command)).collect();
     let outcome = fakes.run(lab.gw(), "", args);
     assert_eq!(outcome.code, Some(0), "{}{}", outcome.stdout, outcome.stderr);
-    assert_eq!(fakes.calls("change"), expected, "{}", outcome.stdout);
+    let made: Vec<String> = fakes.calls("change").iter().map(|command| told(command)).collect();
+    assert_eq!(made, expected, "{}", outcome.stdout);
 }
 
 #[test]

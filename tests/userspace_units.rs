@@ -211,6 +211,10 @@ fn elsewhere_daemons_are_detached_and_outlive_the_step() {
 #[test]
 fn a_daemon_that_dies_while_the_step_looks_is_put_back_by_that_step_or_the_next() {
     let lab = lab(false);
+    let mut policy = small_policy(&lab);
+    // A probe that was under way when the daemon died fails like any other.
+    policy["params"]["health_failures_before_down"] = 2.into();
+    lab.gw().policy("home", &policy);
     let fakes = Fakes::new(&lab);
     let _loaded = run(&lab, &fakes, &["step", "home"]);
     let slots = on_two_slots(&lab);
