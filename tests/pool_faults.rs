@@ -317,3 +317,19 @@ fn a_disk_that_is_full_when_the_state_is_written_leaves_no_half_change() {
     is_as_before(lab.gw(), &before, &format!("{code:?}, then {:?}", again.code));
     let _slots = up(&lab);
 }
+
+#[test]
+fn a_setting_that_cannot_be_written_is_undone() {
+    let lab = lab();
+    let before = world(lab.gw());
+    let shell = |script: &str| lab::space::run(lab.gw().command("sh").args(["-c", script]), "");
+    let folder = "/proc/sys/net/ipv4/conf/eth0";
+    let _ro =
+        shell(&format!("mount --bind {folder} {folder} && mount -o remount,ro,bind {folder}"));
+    let outcome = step(&lab, 3);
+    assert!(outcome.stdout.contains("net/ipv4/conf/eth0/src_valid_mark"), "{}", outcome.stdout);
+    is_as_before(lab.gw(), &before, &outcome.stdout);
+    assert!(!is_in_flight(lab.gw()));
+    let _rw = shell(&format!("umount {folder}"));
+    let _slots = up(&lab);
+}

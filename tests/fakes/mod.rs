@@ -93,7 +93,7 @@ pub fn world(gw: &Gateway) -> String {
         if !title.starts_with("nft") {
             lines.sort_unstable();
         }
-        all.push_str(&format!("== {title}\n{}\n", lines.join("\n")));
+        all.extend(["== ", title, "\n", &lines.join("\n"), "\n"]);
     };
     for words in ["-4 rule list", "-6 rule list", "-4 route show table all"] {
         section(words, &gw.ip(words));
@@ -126,7 +126,7 @@ fn sysctls(gw: &Gateway) -> String {
             for key in ["rp_filter", "src_valid_mark", "send_redirects", "forwarding"] {
                 let value = fs::read_to_string(device.path().join(key)).unwrap_or_default();
                 let name = device.file_name();
-                all.push_str(&format!("{}/{key} {}\n", name.to_string_lossy(), value.trim()));
+                all.extend([&*name.to_string_lossy(), "/", key, " ", value.trim(), "\n"]);
             }
         }
         all
