@@ -19,7 +19,7 @@
 mod lab;
 
 use lab::{Lab, names};
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
 /// More than slots, so that homes are shared.
@@ -99,7 +99,9 @@ fn main() {
 
 /// A line of its own for what follows.
 fn title(text: &str) {
-    println!("\n\x1b[1m== {text}\x1b[0m");
+    let (bold, plain) =
+        if std::io::stdout().is_terminal() { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+    println!("\n{bold}== {text}{plain}");
     let _flushed = std::io::stdout().flush();
 }
 
