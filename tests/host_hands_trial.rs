@@ -72,6 +72,7 @@ fn pages(path: &str, device: &Interface, timeout_ms: u64) -> Pages {
         asker: Asker::Slot(device.clone()),
         turn: 0,
         device: device.clone(),
+        mark: None,
         pages: vec![Page { url, addresses: vec!["10.99.0.1".parse().unwrap()] }],
         require: AnyOrAll::Any,
         expect: Expect::Status(vec![204]),

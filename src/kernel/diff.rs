@@ -35,7 +35,11 @@ pub fn diff(actual: &World, desired: &World, means: &Means) -> Vec<Step> {
                     interface: interface.clone(),
                     backend: means.backend.clone(),
                 },
-                undo: make_tunnel(interface, present, means),
+                // Its routes go with its device and have to come back with it.
+                undo: make_tunnel(interface, present, means)
+                    .into_iter()
+                    .chain(routes_by(actual, interface).cloned().map(Action::ReplaceRoute))
+                    .collect(),
             });
         }
     }
@@ -185,7 +189,10 @@ fn routes(actual: &World, desired: &World, steps: &mut Vec<Step>) {
     }
     for route in actual.routes.difference(&desired.routes) {
         let replaced = desired.routes.iter().any(|other| same_place(other, route));
-        if !replaced {
+        let device_goes = actual.tunnels.keys().any(|name| {
+            route.dev.as_deref() == Some(name.as_str()) && !desired.tunnels.contains_key(name)
+        });
+        if !replaced && !device_goes {
             steps.push(Step {
                 phase: Phase::Clear,
                 action: Action::DeleteRoute(route.clone()),
@@ -193,6 +200,12 @@ fn routes(actual: &World, desired: &World, steps: &mut Vec<Step>) {
             });
         }
     }
+}
+
+/// Routes that leave by a device.
+fn routes_by<'a>(world: &'a World, device: &Interface) -> impl Iterator<Item = &'a Route> {
+    let device = device.as_str().to_owned();
+    world.routes.iter().filter(move |route| route.dev.as_deref() == Some(device.as_str()))
 }
 
 /// Whether `ip route replace` of one puts it in the place of the other.
