@@ -30,9 +30,9 @@ pub fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// The words with which a line says what to do.
-const MENDS: [&str; 20] = [
+const MENDS: [&str; 21] = [
     "make", "write", "name", "correct", "change", "install", "run", "use", "remove", "rename",
-    "put", "say", "save", "add", "give", "set", "copy", "must", "expected", "complete",
+    "put", "say", "save", "add", "give", "set", "copy", "must", "expected", "complete", "JSON",
 ];
 
 /// One line, on one of both outputs, with all of `words` in it and with something to do.
