@@ -291,7 +291,7 @@ impl<M: Machine> Run<'_, M> {
             // Telling history is a service, not a duty: the step has done its work.
             report = report.because("history", format!("history was not written: {error:#}"));
         }
-        if report.exit == Exit::Stuck || self.held.journal().is_some() {
+        if report.exit == Exit::Stuck || self.held.is_in_flight() {
             return report;
         }
         self.record.last_step = Some(LastStep {

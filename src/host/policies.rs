@@ -100,8 +100,11 @@ fn read(folder: &Path, wanted: &str) -> Result<Found, Unusable> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let name = PolicyName::try_from(stem)
         .map_err(|why| unusable(format!("policy {shown}: {why}: rename the file")))?;
-    let bytes = read_bounded(&path, MAX_BYTES)
-        .map_err(|error| unusable(format!("policy {shown} cannot be read: {error}")))?;
+    let bytes = read_bounded(&path, MAX_BYTES).map_err(|error| {
+        unusable(format!(
+            "policy {shown} cannot be read ({error}): write it there, or name another"
+        ))
+    })?;
     let text = String::from_utf8(bytes)
         .map_err(|_| unusable(format!("policy {shown} is not UTF-8: save it as UTF-8")))?;
     let policy =

@@ -22,10 +22,9 @@ pub fn trial(trial: &Trial, hands: &Hands) -> anyhow::Result<TrialReading> {
     let result = build(trial, hands).and_then(|()| try_it(trial));
     // Removed before anything else is told: the same keys may be wanted in a slot at once.
     let removed = apply::apply(&remove(trial), hands);
-    let result = match (result, removed) {
-        (Ok(result), Ok(())) => result,
-        (Err(why), _) | (Ok(_), Err(why)) => TrialResult::NotTried { why: format!("{why:#}") },
-    };
+    // An interface that stays is the whole step's trouble: its journal stays too, and the next undoes.
+    removed?;
+    let result = result.unwrap_or_else(|why| TrialResult::NotTried { why: format!("{why:#}") });
     Ok(TrialReading { at: clock::now()?, result })
 }
 

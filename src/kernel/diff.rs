@@ -123,7 +123,7 @@ fn build_tunnel(
             vec![remove.clone()],
         );
     }
-    let port = present.and_then(|tunnel| tunnel.listen_port);
+    let port = present.map_or(wished.listen_port, |tunnel| tunnel.listen_port);
     let wished_on_port = Tunnel { listen_port: port, ..wished.clone() };
     if !configured && let Some(action) = configure(interface, &wished_on_port, means) {
         let undo = present

@@ -58,6 +58,11 @@ pub fn reading(scope: &KernelScope, printed: Printed) -> KernelReading {
             strangers.insert(name);
         }
     }
+    // A daemon may die between two looks: what was read of a device that is gone is of no world.
+    world.sysctls.retain(|path, _| {
+        let of = |name: &&Interface| path.contains(&format!("/{name}/"));
+        scope.interfaces.iter().find(of).is_none_or(|name| world.tunnels.contains_key(name))
+    });
     let (first, last) = scope.priorities;
     world.rules = printed
         .rules

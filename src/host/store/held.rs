@@ -45,6 +45,11 @@ impl<B, J> Held<B, J> {
         self.journal.as_ref()
     }
 
+    /// Whether a journal is on disk: a change that was begun and neither committed nor undone.
+    pub fn is_in_flight(&self) -> bool {
+        self.is_journal_there
+    }
+
     /// What a person should hear about the files that were found.
     pub fn notes(&self) -> &[String] {
         &self.notes
