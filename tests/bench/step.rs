@@ -1,6 +1,6 @@
 //! What a step costs in a world where nothing is to be done: 5 slots, 30 clients, probes answered over plain HTTP in the lab.
 //!
-//! `cargo bench` measures the release build and prints a table. With `-- --short` few steps are taken, which shows
+//! `cargo bench --bench step` measures the release build and prints a table. With `-- --short` few steps are taken, which shows
 //! that the benchmark still works. It fails when a step changes something or starts more processes than allowed.
 //!
 //! **Invariant:** what is measured is egressctl itself: a small process beside it, in the same namespaces, starts it and reads the kernel's clocks.
