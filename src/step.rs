@@ -62,6 +62,8 @@ struct Run<'a, M: Machine> {
     record: Record<M::State>,
     hands: Hands,
     started: Moment,
+    /// Whether everything is taken down, after which the policy is paused.
+    retiring: bool,
     /// What the report says beside the machine's reasons.
     notes: Vec<ReasonText>,
 }
@@ -134,6 +136,7 @@ fn begin<'a, M: Machine>(order: &'a Order<'a, M>) -> anyhow::Result<Begun<'a, M>
         record,
         hands,
         started,
+        retiring: false,
         notes: Vec::new(),
     })))
 }

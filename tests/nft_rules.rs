@@ -33,7 +33,16 @@ fn plain() -> Layout {
         base: mark(0),
         slots: (0..)
             .zip(["vpn1", "vpn2"])
-            .map(|(n, name)| (interface(name), SlotLayout { mark: mark(n), mtu: Some(1_420) }))
+            .map(|(n, name)| {
+                (
+                    interface(name),
+                    SlotLayout {
+                        mark: mark(n),
+                        mtu: Some(1_420),
+                        addresses: [Ipv4Addr::new(10, 64, 0, n as u8 + 2)].into(),
+                    },
+                )
+            })
             .collect(),
         other_tunnels: [interface("vpnt1")].into(),
         lan: [interface("eth1")].into(),

@@ -18,3 +18,8 @@ pub fn now() -> anyhow::Result<Moment> {
             .unwrap_or(0);
     Ok(Moment { at: Timestamp::now(), boot: boot.trim().to_owned(), up_ms })
 }
+
+/// Waits. For the rare place where nothing tells when the world has come to rest.
+pub fn pause(time: std::time::Duration) {
+    std::thread::sleep(time);
+}

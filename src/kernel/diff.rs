@@ -46,10 +46,18 @@ pub fn diff(actual: &World, desired: &World, means: &Means) -> Vec<Step> {
     for (interface, wished) in &desired.tunnels {
         build_tunnel(interface, actual.tunnels.get(interface), wished, means, &mut steps);
     }
-    sysctls(actual, desired, &mut steps);
+    // Settings are there before what needs them, and go back after it: without `src_valid_mark` the
+    // replies of clients are dropped while a rule still closes them in.
+    let closing = actual.nft.is_some() && desired.nft.is_none();
+    if !closing {
+        sysctls(Phase::Build, actual, desired, &mut steps);
+    }
     routes(actual, desired, &mut steps);
     nft_table(actual.nft.as_ref(), desired.nft.as_ref(), &mut steps);
     rules(actual, desired, &mut steps);
+    if closing {
+        sysctls(Phase::Clear, actual, desired, &mut steps);
+    }
     // A stable sort: within a phase the order above stands.
     steps.sort_by_key(|step| step.phase);
     steps
@@ -158,13 +166,13 @@ fn build_tunnel(
     }
 }
 
-fn sysctls(actual: &World, desired: &World, steps: &mut Vec<Step>) {
+fn sysctls(phase: Phase, actual: &World, desired: &World, steps: &mut Vec<Step>) {
     for (path, value) in &desired.sysctls {
         let now = actual.sysctls.get(path);
         if now != Some(value) {
             let back = now.unwrap_or(value).clone();
             steps.push(Step {
-                phase: Phase::Build,
+                phase,
                 action: Action::Sysctl { path: path.clone(), value: value.clone() },
                 undo: vec![Action::Sysctl { path: path.clone(), value: back }],
             });

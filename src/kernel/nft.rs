@@ -10,6 +10,7 @@ use crate::policy::pool::{DIRECT_MARK, INBOUND_MARK, MARK_BASE};
 use ipnet::{Ipv4Net, Ipv6Net};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 
 /// Everything that the table of a pool depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,12 +48,14 @@ pub struct Layout {
 }
 
 /// One slot in the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotLayout {
     /// What marks its flows.
     pub mark: Mark,
     /// Its MTU, when it is loaded.
     pub mtu: Option<u16>,
+    /// Its own addresses, when it is loaded.
+    pub addresses: BTreeSet<Ipv4Addr>,
 }
 
 /// IPv4 and TCP headers without options, which an MSS does not count (RFC 6691).
@@ -126,6 +129,7 @@ impl Layout {
         self.mark_in(&mut out);
         self.mark_out(&mut out);
         self.barrier(&mut out);
+        self.source(&mut out);
         self.slot_in(&mut out);
         self.mss(&mut out);
         self.nat(&mut out);
@@ -288,6 +292,23 @@ impl Layout {
         }
     }
 
+    /// What the kernel still sends by itself from a tunnel's address, for a process that has ended
+    /// or for a flow that was cut, belongs to no user any more and must not leave in clear either.
+    fn source(&self, out: &mut String) {
+        let addresses: BTreeSet<&Ipv4Addr> =
+            self.slots.values().flat_map(|slot| &slot.addresses).collect();
+        if addresses.is_empty() {
+            return;
+        }
+        let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let tunnels = names_with("lo", self.slots.keys().chain(&self.other_tunnels));
+        let _ = writeln!(
+            out,
+            "  chain source {{ type filter hook postrouting priority filter; policy accept;\n    ip saddr {{ {} }} oifname != {tunnels} drop\n  }}",
+            addresses.join(", ")
+        );
+    }
+
     fn slot_in(&self, out: &mut String) {
         let tunnels: BTreeSet<&Interface> = self.slots.keys().chain(&self.other_tunnels).collect();
         if tunnels.is_empty() {
@@ -398,7 +419,7 @@ pub fn placement_in(text: &str) -> BTreeMap<Ipv4Net, Mark> {
             let (net, mark) = element.trim().split_once(" : ")?;
             let net = net
                 .parse::<Ipv4Net>()
-                .or_else(|_| net.parse::<std::net::Ipv4Addr>().map(Ipv4Net::from))
+                .or_else(|_| net.parse::<Ipv4Addr>().map(Ipv4Net::from))
                 .ok()?;
             Some((net, Mark::try_from(mark.trim().to_owned()).ok()?))
         })

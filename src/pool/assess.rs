@@ -191,7 +191,12 @@ fn drifted(
                         (Some(now), Some(then)) => now.same(then),
                         (None, _) | (_, None) => false,
                     };
-                    !same_ends || !present.up || present.addresses != wished.addresses
+                    // A bound request goes by the slot's table, so its route is part of the way.
+                    let route = policy.index_of(interface).is_some_and(|index| {
+                        let route = layout::slot_route(policy, interface, policy.table(index));
+                        kernel.world.routes.contains(&route)
+                    });
+                    !same_ends || !present.up || present.addresses != wished.addresses || !route
                 }
             }
         })

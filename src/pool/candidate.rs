@@ -91,6 +91,9 @@ pub struct List {
     pub fetched_at: Moment,
     /// Its usable entries, in the provider's order.
     pub candidates: Vec<Candidate>,
+    /// Entries that cannot be used, as many as are kept for people to read.
+    #[serde(default)]
+    pub left_out: Vec<Rejected>,
     /// What their tests showed, by name.
     #[serde(default)]
     pub tested: BTreeMap<String, Tested>,
@@ -104,7 +107,7 @@ impl List {
     #[must_use]
     pub fn new(generation: u32, fetched_at: Moment, candidates: Vec<Candidate>) -> Self {
         let (tested, struck) = (BTreeMap::new(), BTreeMap::new());
-        Self { generation, fetched_at, candidates, tested, struck }
+        Self { generation, fetched_at, candidates, left_out: Vec::new(), tested, struck }
     }
 
     /// Candidates that passed, the best first: the least often struck, then by latency, then

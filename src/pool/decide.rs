@@ -10,6 +10,9 @@ use std::time::Duration;
 impl Turn<'_> {
     /// Decides, the WAN being up.
     pub(super) fn guards(&mut self) {
+        if self.state.retired {
+            return self.come_back();
+        }
         if self.state.settle {
             return self.settle();
         }
@@ -25,6 +28,17 @@ impl Turn<'_> {
             return self.none_serves();
         }
         self.one_serves();
+    }
+
+    /// After `down` and `resume` the same endpoints come back, each once it was proven again.
+    fn come_back(&mut self) {
+        self.state.retired = false;
+        self.state.settle = false;
+        self.say(Reason::ComesBack);
+        self.loaded = self.slots().iter().filter(|slot| self.state.serves(slot)).cloned().collect();
+        if self.state.mode.is_direct() {
+            self.place_in_direct();
+        }
     }
 
     /// No slot serves: repair goes on for the time of grace, while there is reserve; then clients
@@ -48,6 +62,11 @@ impl Turn<'_> {
 
     /// Clients go where the policy says that they go when nothing else is left.
     fn give_up(&mut self) {
+        self.place_in_direct();
+        self.enter(Mode::DirectEmergency);
+    }
+
+    fn place_in_direct(&mut self) {
         let params = &self.policy.params;
         let egress = match (params.direct_failopen_enabled, params.emergency_commit_enabled) {
             (true, true) => {
@@ -68,7 +87,6 @@ impl Turn<'_> {
                 self.state.egress.insert(client, egress.clone());
             }
         }
-        self.enter(Mode::DirectEmergency);
     }
 
     /// Clients are on Direct, and a set of slots is looked for that ends it.

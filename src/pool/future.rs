@@ -26,6 +26,10 @@ const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
 
 /// Computes homes and places anew, where the plan lets clients be placed.
 pub(super) fn replace_clients(policy: &PoolPolicy, state: &mut PoolState) {
+    if state.retired {
+        state.egress.clear();
+        return;
+    }
     let clients = policy.client_keys();
     let slots = &policy.slots.interfaces;
     if !state.proven && policy.params.direct_failopen_enabled {

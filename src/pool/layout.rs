@@ -4,7 +4,7 @@
 //! that changes nothing in them changes nothing in the kernel.
 
 use super::candidate::Candidate;
-use super::state::{Content, Egress, PoolState, Slot, Surroundings};
+use super::state::{Egress, PoolState, Slot, Surroundings};
 use crate::iproute::{Family, Route, RouteKind, Rule, RuleAction};
 use crate::kernel::diff::Means;
 use crate::kernel::nft::{Layout, SlotLayout};
@@ -98,7 +98,7 @@ pub fn means(policy: &PoolPolicy) -> Means {
 /// says that nothing may ever go direct.
 #[must_use]
 pub fn holds_clients(policy: &PoolPolicy, state: &PoolState) -> bool {
-    state.proven || !policy.params.direct_failopen_enabled
+    !state.retired && (state.proven || !policy.params.direct_failopen_enabled)
 }
 
 /// The whole world that a state calls for.
@@ -110,6 +110,9 @@ pub fn world(
     surroundings: &Surroundings,
 ) -> World {
     let mut world = World::default();
+    if state.retired {
+        return world;
+    }
     for (index, interface) in (0..).zip(&policy.slots.interfaces) {
         let table = policy.table(index);
         if let Some(slot) = state.slots.get(interface)
@@ -139,7 +142,7 @@ pub fn world(
 }
 
 /// A table's way out: the slot's device.
-fn slot_route(policy: &PoolPolicy, interface: &Interface, table: Table) -> Route {
+pub(super) fn slot_route(policy: &PoolPolicy, interface: &Interface, table: Table) -> Route {
     Route {
         family: Family::V4,
         kind: RouteKind::Unicast,
@@ -321,13 +324,19 @@ pub fn nft_layout(
     let slots = (0..)
         .zip(&policy.slots.interfaces)
         .map(|(index, interface)| {
-            let mtu = state.slots.get(interface).and_then(|slot| match &slot.content {
-                Content::Loaded(candidate) | Content::Lent(candidate) => {
-                    Some(tunnel(state, slot, candidate, surroundings).mtu)
-                }
-                Content::Empty => None,
-            });
-            (interface.clone(), SlotLayout { mark: policy.mark(index), mtu })
+            let tunnel = state
+                .slots
+                .get(interface)
+                .and_then(|slot| Some(tunnel(state, slot, slot.candidate()?, surroundings)));
+            let addresses = tunnel.iter().flat_map(|tunnel| &tunnel.addresses);
+            let addresses = addresses
+                .filter_map(|net| match net {
+                    IpNet::V4(net) => Some(net.addr()),
+                    IpNet::V6(_) => None,
+                })
+                .collect();
+            let mtu = tunnel.as_ref().map(|tunnel| tunnel.mtu);
+            (interface.clone(), SlotLayout { mark: policy.mark(index), mtu, addresses })
         })
         .collect();
     let standby = policy.bootstrap.wireguard.iter().map(|standby| standby.interface.clone());

@@ -38,7 +38,7 @@ use crate::policy::PoolPolicy;
 use crate::time::Moment;
 use assess::{WanVerdict, assess};
 use candidate::Candidate;
-use state::{Content, Egress, Slot};
+use state::Egress;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use turn::Turn;
@@ -125,16 +125,9 @@ impl Machine for Pool {
     }
 
     fn retire(subject: &Subject<'_, Self>, now: &Moment) -> Option<Future<PoolState>> {
-        let mut state = subject.state?.clone();
-        state.proven = false;
-        state.since = now.clone();
+        let mut state = Self::resumed(subject.state?, now);
+        state.retired = true;
         state.egress.clear();
-        for slot in state.slots.values_mut() {
-            if let Some(candidate) = slot.candidate().cloned() {
-                *slot = Slot::new(Content::Empty, now);
-                slot.replaced = Some(candidate);
-            }
-        }
         Some(Future {
             to: state.mode.as_str().to_owned(),
             world: crate::kernel::World::default(),

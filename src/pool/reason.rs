@@ -122,6 +122,24 @@ pub enum Reason {
         /// All.
         listed: usize,
     },
+    /// After `down` and `resume`.
+    ComesBack,
+    /// Entries of the list cannot be used.
+    LeftOut {
+        /// How many.
+        entries: usize,
+        /// The first of them.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// Candidates could not be tried, for a trouble of this machine.
+    NotTried {
+        /// How many.
+        candidates: usize,
+        /// The trouble.
+        why: String,
+    },
     /// The provider gave no list.
     ProviderUnavailable {
         /// Why.
@@ -209,6 +227,9 @@ impl Reason {
             Self::RefreshAsked => "refresh-asked",
             Self::Testing { .. } => "testing",
             Self::ProviderUnavailable { .. } => "provider-unavailable",
+            Self::ComesBack => "comes-back",
+            Self::LeftOut { .. } => "left-out",
+            Self::NotTried { .. } => "not-tried",
             Self::ListRefused { .. } => "list-refused",
             Self::NonePassed { .. } => "none-passed",
             Self::TooFew { .. } => "too-few",
@@ -275,6 +296,14 @@ impl fmt::Display for Reason {
             Self::RefreshAsked => f.write_str("a full refresh was asked for"),
             Self::Testing { tested, passed, listed } => {
                 write!(f, "{tested} of {listed} candidates tested, {passed} passed")
+            }
+            Self::ComesBack => f.write_str("the slots come back as they were before `down`"),
+            Self::LeftOut { entries, name, why } => {
+                let what = if *entries == 1 { "entry" } else { "entries" };
+                write!(f, "{entries} unusable {what} left out: {name}: {why}")
+            }
+            Self::NotTried { candidates, why } => {
+                write!(f, "{} could not be tried: {why}", count(*candidates, "candidate"))
             }
             Self::ProviderUnavailable { why } => write!(f, "the provider gave no list: {why}"),
             Self::ListRefused { why } => write!(f, "the list was refused: {why}"),

@@ -16,6 +16,9 @@ use std::time::Duration;
 /// The same list so often is believed, however short it is.
 const BELIEVED: u32 = 3;
 
+/// So many unusable entries are remembered for people to read; more are of one cause.
+const LEFT_OUT: usize = 20;
+
 /// How far a list has come.
 pub(super) enum Progress {
     /// Not finished in this step.
@@ -172,8 +175,14 @@ impl Turn<'_> {
                 if let Some(why) = self.too_short(candidates) {
                     return Progress::NoList(Reason::ListRefused { why });
                 }
+                if let Some(first) = rejected.first() {
+                    let (name, why) = (first.name.clone(), first.why.clone());
+                    self.say(Reason::LeftOut { entries: rejected.len(), name, why });
+                }
                 self.state.last_generation = generation;
-                self.keep_progress(List::new(generation, self.now.clone(), candidates.clone()));
+                let left_out = rejected.iter().take(LEFT_OUT).cloned().collect();
+                let list = List::new(generation, self.now.clone(), candidates.clone());
+                self.keep_progress(List { left_out, ..list });
                 self.test_fresh()
             }
         }

@@ -79,6 +79,9 @@ pub struct PoolState {
     pub proven: bool,
     /// The next step only looks: the WAN was down or a step was undone for it.
     pub settle: bool,
+    /// A person took everything down: nothing is in the kernel, and all else is as it was.
+    #[serde(default)]
+    pub retired: bool,
     /// The list that the slots are filled from.
     pub pool: Option<List>,
     /// A newer list that is being tested and loaded.
@@ -190,6 +193,7 @@ impl PoolState {
             since: now.clone(),
             proven: false,
             settle: false,
+            retired: false,
             pool: None,
             fresh: None,
             last_generation: 0,

@@ -19,6 +19,7 @@ impl Turn<'_> {
     pub(super) fn test_fresh(&mut self) -> Progress {
         let Some(mut fresh) = self.state.fresh.take() else { return Progress::Unfinished };
         let mut not_tried = BTreeSet::new();
+        let mut trouble = None;
         for (trial, reading) in self.seen.trials() {
             let at = reading.at.clone();
             let tested = match &reading.result {
@@ -27,7 +28,8 @@ impl Turn<'_> {
                 }
                 TrialResult::Assumed => Tested::Passed { at, latency_ms: 0 },
                 TrialResult::Failed { why } => Tested::Failed { at, why: why.clone() },
-                TrialResult::NotTried { .. } => {
+                TrialResult::NotTried { why } => {
+                    trouble.get_or_insert_with(|| why.clone());
                     not_tried.insert(trial.name.clone());
                     continue;
                 }
@@ -35,6 +37,9 @@ impl Turn<'_> {
             if fresh.candidates.iter().any(|listed| listed.config == trial.config) {
                 fresh.tested.insert(trial.name.clone(), tested);
             }
+        }
+        if let Some(why) = trouble {
+            self.say(Reason::NotTried { candidates: not_tried.len(), why });
         }
         self.test_by_slots(&mut fresh);
         let batch = self.next_batch(&mut fresh, &not_tried);

@@ -75,6 +75,7 @@ pub fn down<M: Machine>(order: &Order<'_, M>, rights: Option<String>) -> Report 
             run.record.paused = Some(now);
             return Ok(run.blank().because("down", "nothing was made yet; paused"));
         };
+        run.retiring = true;
         let undone = run.record.machine.clone().unwrap_or_else(|| future.state.clone());
         let decision = Decision {
             from: run.record.machine.as_ref().map(|state| M::stands(state).0.to_owned()),
@@ -88,10 +89,6 @@ pub fn down<M: Machine>(order: &Order<'_, M>, rights: Option<String>) -> Report 
         let report = run.transact(&Observation::new(now.clone()), decision)?;
         match report.outcome {
             Ending::Applied | Ending::Steady => {
-                run.record.paused = Some(now);
-                // The values from before were put back, so they are nobody's any more.
-                run.record.owned = crate::machine::Owned::default();
-                run.record.nft = None;
                 Ok(report.because("down", "all that was made is removed; paused"))
             }
             Ending::RolledBack

@@ -17,6 +17,12 @@ use crate::outcome::{Ending, Exit, Report};
 use crate::plan::{Action, Check, Phase, Step, lint};
 use crate::record::{Journal, Record};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How often an undo is looked at and carried on.
+const RESTORE_ROUNDS: u32 = 3;
+/// A daemon that a dead run had started makes its device within some 10 ms, on a busy machine 100.
+const RESTORE_PAUSE: Duration = Duration::from_millis(200);
 
 /// Why a change was not made.
 enum Trouble {
@@ -287,19 +293,29 @@ impl<M: Machine> Run<'_, M> {
     /// Makes the world what it was: the difference between now and then.
     ///
     /// It goes on past a failing command, so that as much as can be is put back, and looks whether it
-    /// is.
+    /// is. A child of a run that died may still be making what was just removed, so a look that finds
+    /// a difference is not the last one.
     pub(super) fn restore(
         &self,
         backup: &World,
         makes: &BTreeSet<Interface>,
     ) -> Result<(), String> {
         let say = |error: anyhow::Error| format!("{error:#}");
-        let now = self.look(backup, makes).map_err(say)?;
-        let steps = diff(&now, backup, &M::means(self.order.policy));
+        let means = M::means(self.order.policy);
         let mut failures = Vec::new();
-        for step in &steps {
-            if let Err(error) = apply::apply(&step.action, &self.hands) {
-                failures.push(say(error));
+        for _ in 0..RESTORE_ROUNDS {
+            let now = self.look(backup, makes).map_err(say)?;
+            let steps = diff(&now, backup, &means);
+            if steps.is_empty() {
+                return Ok(());
+            }
+            if !failures.is_empty() {
+                clock::pause(RESTORE_PAUSE);
+            }
+            for step in &steps {
+                if let Err(error) = apply::apply(&step.action, &self.hands) {
+                    failures.push(say(error));
+                }
             }
         }
         let after = self.look(backup, makes).map_err(say)?;
@@ -335,6 +351,12 @@ impl<M: Machine> Run<'_, M> {
             machine: Some(future.state.clone()),
             nft: loaded_nft(desired, actual),
             owned,
+            // In the same write, or a run that dies here would be followed by one that builds again.
+            paused: if self.retiring {
+                Some(self.started.clone())
+            } else {
+                self.record.paused.clone()
+            },
             ..self.record.clone()
         };
         Ok(())
