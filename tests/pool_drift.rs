@@ -66,7 +66,7 @@ fn drifts() -> Vec<Drift> {
             batch(pool, "rule add pref 21500 fwmark 0x45470001 lookup 102 protocol 201\n");
         }),
         drift("a slot's route is deleted", &[], |pool| {
-            batch(pool, "route del default dev vpn1 table 101\n")
+            batch(pool, "route del default dev vpn1 table 101\n");
         }),
         drift("a guard is deleted", &[], |pool| {
             batch(pool, "route del unreachable default metric 4278198272 table 102\n");

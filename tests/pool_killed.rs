@@ -75,9 +75,9 @@ fn a_step_that_is_killed_half_way_leaks_nothing_and_the_next_recovers() {
             // Every other time the rules or nft have to be made again, too: a long plan to die in.
             lab.gw().space().batch("link del vpn2\nlink del vpn3\n");
             if round % 2 == 0 {
-                lab.gw().flush_nft()
+                lab.gw().flush_nft();
             } else {
-                lab.gw().delete_rules()
+                lab.gw().delete_rules();
             }
             kill_a_step(&lab, after);
             recovered += usize::from(recovers(&pool, after));

@@ -7,6 +7,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::as_conversions,
+    clippy::print_stderr,
     reason = "test code"
 )]
 
@@ -90,9 +91,9 @@ fn the_last_packets_of_a_users_process_that_ended_are_closed_in_like_all_others(
         };
         assert!(lab::space::wait_until(SOON, open), "the connection is open");
         if layer == "rules" {
-            lab.gw().delete_rules()
+            lab.gw().delete_rules();
         } else {
-            lab.gw().flush_nft()
+            lab.gw().flush_nft();
         }
         child.kill().unwrap();
         let _code = child.wait().unwrap();
@@ -217,7 +218,9 @@ fn large_transfers_work_both_ways_over_slots_of_both_sizes_without_any_icmp() {
     let deaf = "table ip deaf {\nchain in { type filter hook input priority filter; policy accept;\n\
                 icmp type destination-unreachable icmp code frag-needed drop\n}\n}\n";
     lab.spaces().web.nft(deaf);
-    lab.spaces().clients.iter().for_each(|client| client.nft(deaf));
+    for client in &lab.spaces().clients {
+        client.nft(deaf);
+    }
     let pool = Pool::up(&lab, |_| {});
     let links = pool.kernel()["links"].clone();
     assert_eq!(links.matches("1280").count(), 2, "{links}");

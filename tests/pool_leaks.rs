@@ -7,6 +7,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::as_conversions,
+    clippy::print_stderr,
     reason = "test code"
 )]
 
@@ -50,14 +51,14 @@ impl<'a> Asking<'a> {
         std::thread::scope(|scope| {
             scope.spawn(|| assert_eq!(lab.exits().iter().flatten().count(), 0, "{when}"));
             scope.spawn(|| {
-                assert_eq!(lab.client(1).exit_of(names::NEIGHBOUR.into()), None, "{when}")
+                assert_eq!(lab.client(1).exit_of(names::NEIGHBOUR.into()), None, "{when}");
             });
             scope.spawn(|| {
-                assert_eq!(lab.client(2).exit_of(names::half_target(2).into()), None, "{when}")
+                assert_eq!(lab.client(2).exit_of(names::half_target(2).into()), None, "{when}");
             });
             scope.spawn(|| assert!(!lab.client(3).ping(names::target(3).into()), "{when}"));
             scope.spawn(|| {
-                assert_eq!((lab.client(4).get6(), lab.client(4).ping6()), (None, false), "{when}")
+                assert_eq!((lab.client(4).get6(), lab.client(4).ping6()), (None, false), "{when}");
             });
             // A user may still leave by its slot where only one of its two layers is gone.
             scope.spawn(|| {

@@ -7,6 +7,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::as_conversions,
+    clippy::print_stderr,
     reason = "test code"
 )]
 
@@ -91,7 +92,9 @@ fn five_slots_come_up_in_one_step_and_are_repaired_until_nothing_is_left() {
         (vec!["vpn2"], "SLOT_EXHAUSTED"),
     ] {
         let (before, endpoints) = (pool.tunnels(), pool.endpoints());
-        dying.iter().for_each(|slot| lab.drop(endpoints[*slot]));
+        for slot in &dying {
+            lab.drop(endpoints[*slot]);
+        }
         pool.goes(mode, mode);
         let moving = pool.step();
         assert_eq!(moving.code, Some(0), "{moving:#?}");
