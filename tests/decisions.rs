@@ -94,6 +94,43 @@ fn first_run() {
 }
 
 #[test]
+fn what_cannot_be_used_or_tried_is_told() {
+    let mut broken = lab(2, &ALL[..3], &json!({}));
+    broken.set(&["b"], Endpoint::Broken);
+    let played = broken.step();
+    tell("first_run_with_an_unusable_entry", &broken, &played);
+
+    let mut untried = lab(2, &ALL[..2], &json!({}));
+    untried.set(&["a"], Endpoint::Untried);
+    let played = untried.step();
+    tell("first_run_with_a_candidate_that_cannot_be_tried", &untried, &played);
+}
+
+#[test]
+fn what_was_taken_down_comes_back_as_it_was() {
+    let mut lab = normal(2, &ALL[..3], &json!({}));
+    let subject = Subject::<Pool> {
+        name: &lab.name,
+        policy: &lab.policy,
+        state: lab.state.as_ref(),
+        owned: &lab.owned,
+    };
+    let retired = Pool::retire(&subject, &lab.now).unwrap();
+    assert_eq!(retired.world, egressctl::kernel::World::default());
+    assert_eq!(retired.barrier, None);
+    let before = lab.kernel.clone();
+    lab.state = Some(Pool::resumed(&retired.state, &lab.now));
+    // Settings of a device go with it; those of the uplink are back to what they were.
+    lab.kernel = retired.world;
+    lab.kernel.sysctls.insert("net/ipv4/conf/eth0/src_valid_mark".to_owned(), "0".to_owned());
+    lab.owned = egressctl::machine::Owned::default();
+    let played = next(&mut lab);
+    tell("normal_after_down_and_resume", &lab, &played);
+    assert_eq!(lab.kernel.tunnels, before.tunnels);
+    assert_eq!(lab.kernel.rules, before.rules);
+}
+
+#[test]
 fn a_slot_fails_and_is_brought_back() {
     let mut lab = normal(2, &ALL[..4], &json!({ "local_repair_retest_count": 2 }));
     let played = next(&mut lab);

@@ -303,13 +303,13 @@ impl<M: Machine> Run<'_, M> {
         let say = |error: anyhow::Error| format!("{error:#}");
         let means = M::means(self.order.policy);
         let mut failures = Vec::new();
-        for _ in 0..RESTORE_ROUNDS {
+        for round in 0..RESTORE_ROUNDS {
             let now = self.look(backup, makes).map_err(say)?;
             let steps = diff(&now, backup, &means);
             if steps.is_empty() {
                 return Ok(());
             }
-            if !failures.is_empty() {
+            if round > 0 {
                 clock::pause(RESTORE_PAUSE);
             }
             for step in &steps {

@@ -8,7 +8,7 @@ use egressctl::observation::{
     Asker, Expect, KernelReading, ListReading, PageReading, Pages, PagesReading, Question, Reading,
     Trial, TrialReading, TrialResult,
 };
-use egressctl::pool::candidate::Candidate;
+use egressctl::pool::candidate::{Candidate, Rejected};
 use egressctl::wireguard::PublicKey;
 
 /// The endpoint that a file of the pool is for.
@@ -53,10 +53,22 @@ impl Lab {
             ),
             Question::Pages(pages) => Reading::Pages(self.pages(pages)),
             Question::List(list) => Reading::List(match &self.source {
-                Source::Lists(names) => ListReading::Listed {
-                    candidates: names.iter().map(|name| candidate(name, list.generation)).collect(),
-                    rejected: Vec::new(),
-                },
+                Source::Lists(names) => {
+                    let broken =
+                        |name: &&&str| self.endpoints.get(**name) == Some(&Endpoint::Broken);
+                    let rejected = |name: &&str| Rejected {
+                        name: (*name).to_owned(),
+                        why: "line 2: PrivateKey is no key".to_owned(),
+                    };
+                    ListReading::Listed {
+                        candidates: names
+                            .iter()
+                            .filter(|name| !broken(name))
+                            .map(|name| candidate(name, list.generation))
+                            .collect(),
+                        rejected: names.iter().filter(broken).map(rejected).collect(),
+                    }
+                }
                 Source::Unavailable => ListReading::Unavailable { why: "no answer".to_owned() },
             }),
             Question::Trial(trial) => {
@@ -86,6 +98,9 @@ impl Lab {
             }
             Some(Endpoint::SmallOnly) if self.wan_works() => {
                 TrialResult::Failed { why: "large packets are lost".to_owned() }
+            }
+            Some(Endpoint::Untried) => {
+                TrialResult::NotTried { why: "no device could be made".to_owned() }
             }
             _ => TrialResult::Failed { why: "no handshake".to_owned() },
         };
@@ -125,9 +140,14 @@ impl Lab {
                         Some(Endpoint::Alive) => good(204, 0),
                         Some(Endpoint::SmallOnly) if !large => good(204, 0),
                         Some(Endpoint::Portal) => good(200, 900),
-                        Some(Endpoint::SmallOnly | Endpoint::Dead | Endpoint::TrialOnly) | None => {
-                            PageReading::TimedOut
-                        }
+                        Some(
+                            Endpoint::SmallOnly
+                            | Endpoint::Dead
+                            | Endpoint::TrialOnly
+                            | Endpoint::Untried
+                            | Endpoint::Broken,
+                        )
+                        | None => PageReading::TimedOut,
                     }
                 }
             }

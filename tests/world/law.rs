@@ -199,7 +199,14 @@ pub fn lawful(lab: &Lab, input: &Input, played: &Played) {
         assert!(serving(after).len() >= lab.policy.min_slots_to_exit_direct(), "(7){}", story());
         let carries = |name: &str| match lab.endpoints.get(name) {
             Some(Endpoint::Alive | Endpoint::SmallOnly) => true,
-            Some(Endpoint::Dead | Endpoint::Portal | Endpoint::TrialOnly) | None => false,
+            Some(
+                Endpoint::Dead
+                | Endpoint::Portal
+                | Endpoint::TrialOnly
+                | Endpoint::Untried
+                | Endpoint::Broken,
+            )
+            | None => false,
         };
         let verified = after
             .slots

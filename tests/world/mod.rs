@@ -51,6 +51,10 @@ pub enum Endpoint {
     SmallOnly,
     /// It answers its trial and nothing in its slot.
     TrialOnly,
+    /// The machine cannot make the interface to try it on.
+    Untried,
+    /// Its file is not understood.
+    Broken,
 }
 
 /// How the uplink behaves in a step.

@@ -151,7 +151,11 @@ impl Lab {
                         let name = tunnel.config.as_ref().map(answers::name_of);
                         name.and_then(|name| self.endpoints.get(&name)).is_some_and(|e| match e {
                             Endpoint::Alive | Endpoint::SmallOnly => true,
-                            Endpoint::Dead | Endpoint::Portal | Endpoint::TrialOnly => false,
+                            Endpoint::Dead
+                            | Endpoint::Portal
+                            | Endpoint::TrialOnly
+                            | Endpoint::Untried
+                            | Endpoint::Broken => false,
                         })
                     });
                     if !works || matches!(self.uplink, Uplink::Down | Uplink::FallsAtProof) {
