@@ -45,6 +45,22 @@ pub trait Machine {
         now: &Moment,
     ) -> Future<Self::State>;
 
+    /// The state with a person's `switch` in it, and whether the policy is paused by it.
+    ///
+    /// # Errors
+    /// Why the target is refused, and what would be done instead.
+    fn switch(
+        subject: &Subject<'_, Self>,
+        target: &str,
+        force: bool,
+    ) -> Result<(Self::State, bool), String>;
+
+    /// The state with a person's `refresh` in it. `None` where the kind has none.
+    fn refresh(state: &Self::State) -> Option<Self::State>;
+
+    /// Whether a pause would leave clients unprotected.
+    fn is_unprotected(state: &Self::State) -> bool;
+
     /// The future in which all of the policy's objects are gone.
     fn retire(subject: &Subject<'_, Self>, now: &Moment) -> Option<Future<Self::State>>;
 

@@ -17,7 +17,7 @@ mod preview;
 mod recover;
 mod transact;
 
-pub use control::{down, pause, resume};
+pub use control::{down, pause, refresh, resume, switch};
 pub use preview::{Preview, preview, preview_down};
 
 use crate::host::apply::Hands;
@@ -62,6 +62,8 @@ struct Run<'a, M: Machine> {
     record: Record<M::State>,
     hands: Hands,
     started: Moment,
+    /// Whether a step was made, which is what the record of the last one tells of.
+    stepped: bool,
     /// Whether everything is taken down, after which the policy is paused.
     retiring: bool,
     /// What the report says beside the machine's reasons.
@@ -136,6 +138,7 @@ fn begin<'a, M: Machine>(order: &'a Order<'a, M>) -> anyhow::Result<Begun<'a, M>
         record,
         hands,
         started,
+        stepped: true,
         retiring: false,
         notes: Vec::new(),
     })))
@@ -278,6 +281,9 @@ impl<M: Machine> Run<'_, M> {
         let Ok(now) = clock::now() else { return report };
         report.duration_ms =
             u64::try_from(now.since(&self.started).as_millis()).unwrap_or(u64::MAX);
+        if !self.stepped {
+            return report;
+        }
         match report.outcome {
             // Nothing was looked at, so nothing is remembered; a stuck run keeps its journal.
             Ending::NotDue | Ending::Busy => return report,

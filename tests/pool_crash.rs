@@ -172,7 +172,10 @@ fn killed_at_each_command_of_down_without_a_leak_before_the_clients_are_given_ba
         let called = fakes.calls("change");
         if outcome.code == Some(0) {
             // As long as anything else of ours is there, so is what closes the clients in.
-            assert!(called.last().is_some_and(|last| last.starts_with("nft delete")), "{called:#?}");
+            assert!(
+                called.last().is_some_and(|last| last.starts_with("nft delete")),
+                "{called:#?}"
+            );
             given_back = true;
             break;
         }

@@ -17,6 +17,9 @@ impl Turn<'_> {
             return self.settle();
         }
         self.count();
+        if self.grant_wish() {
+            return;
+        }
         if !self.state.proven {
             self.enter(Mode::FullPoolRefresh);
             return self.refresh();

@@ -26,6 +26,7 @@ pub mod status;
 mod tally;
 mod testing;
 mod turn;
+pub mod wish;
 
 pub use reason::Reason;
 pub use state::PoolState;
@@ -122,6 +123,28 @@ impl Machine for Pool {
         now: &Moment,
     ) -> Future<PoolState> {
         refuse::refuse(subject, decision, failed, now)
+    }
+
+    fn switch(
+        subject: &Subject<'_, Self>,
+        target: &str,
+        force: bool,
+    ) -> Result<(PoolState, bool), String> {
+        let granted = wish::grant(subject.policy, subject.state, target, force)?;
+        let state = subject.state.ok_or("the policy was never stepped: step it first")?;
+        Ok((PoolState { wish: Some(granted.wish), ..state.clone() }, granted.pauses))
+    }
+
+    fn refresh(state: &PoolState) -> Option<PoolState> {
+        let mut state = state.clone();
+        state.refresh_asked = true;
+        state.refresh_tried_at = None;
+        state.bootstrap.tried_at = None;
+        Some(state)
+    }
+
+    fn is_unprotected(state: &PoolState) -> bool {
+        state.mode.is_direct()
     }
 
     fn retire(subject: &Subject<'_, Self>, now: &Moment) -> Option<Future<PoolState>> {

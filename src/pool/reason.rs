@@ -122,6 +122,15 @@ pub enum Reason {
         /// All.
         listed: usize,
     },
+    /// A person put an endpoint into a slot.
+    PersonsEndpoint {
+        /// The slot.
+        slot: Interface,
+        /// The endpoint.
+        name: String,
+    },
+    /// A person put all clients on Direct.
+    PersonsDirect,
     /// After `down` and `resume`.
     ComesBack,
     /// Entries of the list cannot be used.
@@ -227,6 +236,8 @@ impl Reason {
             Self::RefreshAsked => "refresh-asked",
             Self::Testing { .. } => "testing",
             Self::ProviderUnavailable { .. } => "provider-unavailable",
+            Self::PersonsEndpoint { .. } => "persons-endpoint",
+            Self::PersonsDirect => "persons-direct",
             Self::ComesBack => "comes-back",
             Self::LeftOut { .. } => "left-out",
             Self::NotTried { .. } => "not-tried",
@@ -297,6 +308,10 @@ impl fmt::Display for Reason {
             Self::Testing { tested, passed, listed } => {
                 write!(f, "{tested} of {listed} candidates tested, {passed} passed")
             }
+            Self::PersonsEndpoint { slot, name } => {
+                write!(f, "a person put {name} into {slot}")
+            }
+            Self::PersonsDirect => f.write_str("a person put all clients on the WAN"),
             Self::ComesBack => f.write_str("the slots come back as they were before `down`"),
             Self::LeftOut { entries, name, why } => {
                 let what = if *entries == 1 { "entry" } else { "entries" };

@@ -4,6 +4,7 @@
 
 use super::candidate::{Candidate, EndpointId, List, Tested};
 pub use super::slot::{Content, Slot, Verdict};
+use super::wish::Wish;
 use crate::names::Interface;
 use crate::policy::ClientKey;
 use crate::policy::pool::Strategy;
@@ -100,6 +101,9 @@ pub struct PoolState {
     pub repair_events_since_full_refresh: u32,
     /// When the provider was last asked or its list last tried.
     pub refresh_tried_at: Option<Moment>,
+    /// What a person asked for, until the next step.
+    #[serde(default)]
+    pub wish: Option<Wish>,
     /// Somebody asked for a full refresh.
     pub refresh_asked: bool,
     /// Since when no slot serves.
@@ -203,6 +207,7 @@ impl PoolState {
             egress: BTreeMap::new(),
             repair_events_since_full_refresh: 0,
             refresh_tried_at: None,
+            wish: None,
             refresh_asked: false,
             none_serves_since: None,
             none_serves_seen: None,

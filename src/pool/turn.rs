@@ -40,6 +40,8 @@ pub(super) struct Turn<'a> {
     pub(super) state: PoolState,
     /// Whether the uplink is down, so that nobody is placed anew.
     held: bool,
+    /// Whether a person said where clients are.
+    pub(super) by_hand: bool,
     /// Slots that stopped serving in this step.
     pub(super) stopped: Vec<Interface>,
     /// Slots whose content is new and must carry a request.
@@ -83,6 +85,7 @@ impl<'a> Turn<'a> {
             counted: state.clone(),
             state,
             held: false,
+            by_hand: false,
             stopped: Vec::new(),
             loaded: Vec::new(),
             reasons: Vec::new(),
@@ -195,7 +198,7 @@ impl<'a> Turn<'a> {
 
     /// Makes the decision that this turn amounts to.
     pub(super) fn finish(mut self, reference: Option<Question>) -> Decision<PoolState> {
-        if !self.held {
+        if !self.held && !self.by_hand {
             future::replace_clients(self.policy, &mut self.state);
         }
         if self.reasons.is_empty() {

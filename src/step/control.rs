@@ -2,18 +2,24 @@
 //!
 //! **Invariant:** a pause changes the record alone; `down` is a transaction like any other.
 
-use super::{Begun, Order, Run, begin, holding_the_lock};
+use super::{Order, Run, holding_the_lock};
 use crate::host::clock;
 use crate::machine::{Decision, Machine};
 use crate::observation::Observation;
 use crate::outcome::{Ending, Exit, Report};
 use crate::record::Record;
 
-/// Changes nothing until `resume`.
-pub fn pause<M: Machine>(order: &Order<'_, M>) -> Report {
+/// Changes nothing until `resume`. Where clients are unprotected that stops the way back, so it
+/// wants `force`.
+pub fn pause<M: Machine>(order: &Order<'_, M>, force: bool) -> Report {
     edit(order, |record, run| {
+        if !force && record.machine.as_ref().is_some_and(M::is_unprotected) {
+            return Err(
+                "clients are unprotected and a pause stops the way back: say --force".into()
+            );
+        }
         record.paused.get_or_insert_with(|| run.started.clone());
-        "paused; nothing is changed until `resume`"
+        Ok("paused; nothing is changed until `resume`")
     })
 }
 
@@ -21,47 +27,84 @@ pub fn pause<M: Machine>(order: &Order<'_, M>) -> Report {
 pub fn resume<M: Machine>(order: &Order<'_, M>) -> Report {
     edit(order, |record, run| {
         if record.paused.take().is_none() {
-            return "was not paused";
+            return Ok("was not paused");
         }
         record.machine = record.machine.as_ref().map(|state| M::resumed(state, &run.started));
-        "resumed"
+        Ok("resumed")
     })
 }
 
-/// Writes the record as `change` leaves it.
+/// Asks the next step for a full refresh.
+pub fn refresh<M: Machine>(order: &Order<'_, M>) -> Report {
+    edit(order, |record, _| {
+        let Some(state) = &record.machine else {
+            return Ok("the first step fetches the list anyway");
+        };
+        let asked = M::refresh(state).ok_or("this kind of policy has nothing to refresh")?;
+        record.machine = Some(asked);
+        Ok("the next step begins a full refresh")
+    })
+}
+
+/// Writes the record as `change` leaves it, or says why it is left as it was (exit 2).
 fn edit<M: Machine>(
     order: &Order<'_, M>,
-    change: impl FnOnce(&mut Record<M::State>, &Run<'_, M>) -> &'static str,
+    change: impl FnOnce(&mut Record<M::State>, &Run<'_, M>) -> Result<&'static str, String>,
 ) -> Report {
-    let failed = |error: anyhow::Error| {
-        let epoch =
-            crate::time::Moment { at: jiff::Timestamp::UNIX_EPOCH, boot: String::new(), up_ms: 0 };
-        Report::new(order.name, order.kind, &clock::now().unwrap_or(epoch))
-            .because("failed", format!("{error:#}"))
-            .ended(Ending::Failed, Exit::Failed)
-    };
-    match begin(order) {
-        Ok(Begun::Held(mut run)) => {
-            let mut record = run.record.clone();
-            let said = change(&mut record, &run);
-            let report = run.blank().because("control", said).ended(Ending::Steady, Exit::Fine);
-            if run.held.journal().is_some() {
-                return report
-                    .because("journal", "a run died; step it first, so that it is undone")
-                    .ended(Ending::Failed, Exit::Failed);
-            }
-            run.record = record;
-            let written = clock::now().and_then(|now| run.held.commit(&run.record, &now));
-            match written {
-                Ok(()) => report,
-                Err(error) => failed(error),
-            }
+    holding_the_lock(order, None, |run| {
+        run.stepped = false;
+        if run.held.journal().is_some() {
+            anyhow::bail!("a run died; step it first, so that it is undone");
         }
-        Ok(Begun::Busy) => {
-            failed(anyhow::anyhow!("another run holds the lock")).ended(Ending::Busy, Exit::Busy)
+        let mut record = run.record.clone();
+        Ok(match change(&mut record, run) {
+            Err(why) => run.blank().because("refused", why).ended(Ending::Failed, Exit::Invalid),
+            Ok(said) => {
+                run.record = record;
+                run.held.commit(&run.record, &clock::now()?)?;
+                run.blank().because("control", said)
+            }
+        })
+    })
+}
+
+/// Carries a person's choice out, in a step of its own.
+pub fn switch<M: Machine>(
+    order: &Order<'_, M>,
+    rights: Option<String>,
+    target: &str,
+    force: bool,
+) -> Report {
+    holding_the_lock(order, rights, |run| {
+        if run.held.journal().is_some() {
+            return run.recover();
         }
-        Err(error) => failed(error),
-    }
+        let refused = |run: &mut Run<'_, M>, why: String| {
+            run.stepped = false;
+            Ok(run.blank().because("refused", why).ended(Ending::Failed, Exit::Invalid))
+        };
+        let (state, pauses) = match M::switch(&run.subject(), target, force) {
+            Ok(granted) => granted,
+            Err(why) => return refused(run, why),
+        };
+        if target == "auto" {
+            run.record.paused = None;
+        } else if run.record.paused.is_some() {
+            return refused(run, "the policy is paused: resume it first".to_owned());
+        }
+        let before = run.record.machine.replace(state);
+        let report = run.step()?;
+        match report.outcome {
+            Ending::Applied | Ending::Steady => {
+                if pauses {
+                    run.record.paused = Some(run.started.clone());
+                }
+            }
+            Ending::RolledBack | Ending::Recovered => {}
+            Ending::Failed | Ending::Busy | Ending::NotDue => run.record.machine = before,
+        }
+        Ok(report)
+    })
 }
 
 /// Gives the clients back to main, removes all that was made, keeps the state, and pauses.
