@@ -61,6 +61,7 @@ struct Wanted {
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 struct StepArgs {
     #[command(flatten)]
     wanted: Wanted,
@@ -134,6 +135,7 @@ impl Places {
 }
 
 /// Runs a command and gives the program's exit code.
+#[must_use]
 pub fn run(cli: Cli) -> ExitCode {
     let places = cli.places;
     let code = match cli.command {
@@ -154,6 +156,13 @@ pub fn run(cli: Cli) -> ExitCode {
 fn say(line: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stdout().lock(), "{line}").is_ok();
+}
+
+/// Prints what a policy asks for and this version does not do.
+fn note(found: &Found) {
+    for note in found.policy.notes() {
+        complain(&format!("note: policy {}: {note}", found.name));
+    }
 }
 
 /// Prints a line of trouble.

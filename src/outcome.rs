@@ -164,8 +164,13 @@ impl Report {
     }
 }
 
+/// `1 client`, `2 clients`.
+pub(crate) fn count(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
 /// Control characters never reach a terminal or the journal: a name may have come from a stranger.
-fn harmless(text: &str) -> String {
+pub(crate) fn harmless(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 

@@ -1,6 +1,6 @@
 //! `egressctl plan`, `step --plan` and `down --plan`.
 
-use super::{Places, complain, say};
+use super::{Places, complain, note, say};
 use crate::host::policies::Found;
 use crate::outcome::Exit;
 use crate::policy::{Kind, Policy};
@@ -14,6 +14,7 @@ pub(super) fn plan(places: &Places, wanted: &[String], json: bool) -> u8 {
     let mut worst = Exit::Fine;
     for found in places.find(wanted) {
         let shown = found.as_ref().map_err(ToString::to_string).map(|found| {
+            note(found);
             let Policy::Pool(policy) = &found.policy;
             preview(&order(found, policy, &state_dir))
         });

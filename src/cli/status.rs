@@ -1,6 +1,6 @@
 //! `egressctl status`.
 
-use super::{Places, StatusArgs, complain, say};
+use super::{Places, StatusArgs, complain, note, say};
 use crate::host::clock;
 use crate::host::policies::Found;
 use crate::host::store::{Folder, ReadOnly, read_only};
@@ -16,7 +16,10 @@ pub(super) fn status(places: &Places, args: &StatusArgs) -> u8 {
     let state_dir = places.state_dir();
     let mut worst = Standing::AsWished;
     let mut shown = Vec::new();
-    for found in places.find(&args.wanted.policies) {
+    let all = places.find(&args.wanted.policies);
+    let several = all.len() > 1;
+    for found in all {
+        found.iter().for_each(note);
         match found
             .map_err(|unusable| unusable.to_string())
             .and_then(|found| one(&found, &state_dir))
@@ -33,8 +36,10 @@ pub(super) fn status(places: &Places, args: &StatusArgs) -> u8 {
     }
     if args.json {
         let text = match shown.as_slice() {
+            _ if several => serde_json::to_string(&shown),
             [one] => serde_json::to_string(one),
-            several => serde_json::to_string(several),
+            // What is wrong with the only policy has been said.
+            _ => return worst.code(),
         };
         match text {
             Ok(text) => say(&text),

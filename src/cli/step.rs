@@ -1,12 +1,13 @@
 //! `egressctl step`.
 
-use super::{Places, StepArgs, complain, say};
+use super::{Places, StepArgs, complain, note, say};
 use crate::host::policies::Found;
 use crate::host::{rights, side_by_side};
 use crate::outcome::{Exit, Report};
 use crate::policy::{Kind, Policy};
 use crate::pool::Pool;
 use crate::step::Order;
+use std::io::IsTerminal as _;
 
 /// Steps the policies side by side, prints a line each in their order, and gives the worst code.
 pub(super) fn step(places: &Places, args: &StepArgs) -> u8 {
@@ -17,6 +18,12 @@ pub(super) fn step(places: &Places, args: &StepArgs) -> u8 {
     for unusable in found.iter().filter_map(|found| found.as_ref().err()) {
         complain(&unusable.to_string());
         worst = worst.max(Exit::Invalid);
+    }
+    // A journal would be filled with the same line at every step.
+    if std::io::stderr().is_terminal() {
+        for found in &usable {
+            note(found);
+        }
     }
     let reports = side_by_side(&usable, |found| one(found, &state_dir, args));
     for report in reports {

@@ -211,7 +211,7 @@ impl Route {
         let refuses_in_6 = self.kind == RouteKind::Unreachable && self.family == Family::V6;
         let lo = (deleting && refuses_in_6).then(|| "lo".to_owned());
         pair("dev", self.dev.clone().or(lo));
-        pair("table", Some(self.table.0.to_string()));
+        pair("table", Some(self.table.to_string()));
         pair("metric", metric.map(|metric| metric.to_string()));
         pair("protocol", self.protocol.map(|protocol| protocol.to_string()));
         Some(args)

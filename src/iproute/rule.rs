@@ -151,7 +151,7 @@ impl Rule {
 
     fn args(&self, verb: &str) -> Option<Vec<String>> {
         let action = match &self.action {
-            RuleAction::Lookup(table) => vec!["lookup".to_owned(), table.0.to_string()],
+            RuleAction::Lookup(table) => vec!["lookup".to_owned(), table.to_string()],
             RuleAction::Unreachable => vec!["unreachable".to_owned()],
             RuleAction::Other(_) => return None,
         };

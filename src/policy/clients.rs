@@ -105,7 +105,9 @@ fn user(name: &str) -> Result<String, String> {
     if (1..=32).contains(&name.len()) && name.bytes().all(allowed) && !name.starts_with('-') {
         Ok(name.to_owned())
     } else {
-        Err(format!("{name:?} is not the name of a user"))
+        Err(format!(
+            "{name:?} is not the name of a user: write user:NAME with a name or number of /etc/passwd"
+        ))
     }
 }
 
@@ -124,9 +126,9 @@ impl<'de> Deserialize<'de> for ClientEntry {
                 match ClientKey::try_from(text.to_owned()).map_err(E::custom)? {
                     ClientKey::Prefix(net) => Ok(ClientEntry::Prefix(net)),
                     ClientKey::User(name) => Ok(ClientEntry::User(name)),
-                    ClientKey::Bucket(..) => {
-                        Err(E::custom(format!("{text:?} is not a client: buckets are not named")))
-                    }
+                    ClientKey::Bucket(..) => Err(E::custom(format!(
+                        "{text:?} is not a client: buckets are not named, write the prefix"
+                    ))),
                 }
             }
 
@@ -147,9 +149,9 @@ impl<'de> Deserialize<'de> for ClientEntry {
                     (None, _) => Err(de::Error::missing_field("prefix")),
                     (Some(net), false) => Ok(ClientEntry::Prefix(net)),
                     (Some(IpNet::V4(net)), true) => Ok(ClientEntry::Spread(net)),
-                    (Some(IpNet::V6(net)), true) => {
-                        Err(de::Error::custom(format!("{net} cannot be spread: only IPv4 can")))
-                    }
+                    (Some(IpNet::V6(net)), true) => Err(de::Error::custom(format!(
+                        "{net} cannot be spread, only IPv4 can: remove it"
+                    ))),
                 }
             }
         }

@@ -79,6 +79,14 @@ impl Policy {
         }
     }
 
+    /// What it asks for and this version does not do, a line each.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        match self {
+            Self::Pool(policy) => policy.notes(),
+        }
+    }
+
     /// Its kind.
     #[must_use]
     pub fn kind(&self) -> Kind {

@@ -579,6 +579,30 @@ impl PoolPolicy {
             .collect()
     }
 
+    /// Keys that are read and checked and have no effect yet. One that says what holds without it is
+    /// not told.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let default = Params::default();
+        let given = [
+            ("bootstrap.wireguard", self.bootstrap.wireguard.is_some()),
+            ("params.bootstrap_slot", self.params.bootstrap_slot.is_some()),
+            (
+                "params.bootstrap_candidate_retry_count",
+                self.params.bootstrap_candidate_retry_count
+                    != default.bootstrap_candidate_retry_count,
+            ),
+            (
+                "params.bootstrap_strategy_order",
+                self.params.bootstrap_strategy_order != default.bootstrap_strategy_order,
+            ),
+        ];
+        given
+            .into_iter()
+            .filter(|(_, is_given)| *is_given)
+            .map(|(key, _)| format!("{key} has no effect in this version"))
+            .collect()
+    }
+
     /// So many verified slots end Direct.
     #[must_use]
     pub fn min_slots_to_exit_direct(&self) -> usize {

@@ -41,7 +41,9 @@ impl PoolPolicy {
         }
         let order = &self.params.bootstrap_strategy_order;
         if order.iter().collect::<BTreeSet<_>>().len() < order.len() {
-            return fault("params.bootstrap_strategy_order names a way twice".to_owned());
+            return fault(
+                "params.bootstrap_strategy_order names a way twice: name each once".to_owned(),
+            );
         }
         let zero = [
             ("probe.timeout_sec", self.probe.timeout_sec),
@@ -57,12 +59,17 @@ impl PoolPolicy {
             return fault(format!("{name} is 0: it must be at least 1"));
         }
         if !(0.0..=1.0).contains(&self.params.refresh_min_ratio) {
-            return fault("params.refresh_min_ratio must be from 0 to 1".to_owned());
+            return fault(format!(
+                "params.refresh_min_ratio is {}: write a share from 0 to 1",
+                self.params.refresh_min_ratio
+            ));
         }
         if let Some(slot) = &self.params.bootstrap_slot
             && !self.slots.interfaces.contains(slot)
         {
-            return fault(format!("params.bootstrap_slot {slot} is none of slots.interfaces"));
+            return fault(format!(
+                "params.bootstrap_slot {slot} is none of slots.interfaces: name one of them, or leave it out"
+            ));
         }
         let min = self.min_slots_to_exit_direct();
         if min == 0 || min > self.slots.interfaces.len() {
@@ -78,12 +85,15 @@ impl PoolPolicy {
         let fault = |text: String| Err(PolicyFault::new(text));
         let slots = &self.slots.interfaces;
         if slots.is_empty() || slots.len() > MAX_SLOTS {
-            return fault(format!("slots.interfaces must name 1 to {MAX_SLOTS} interfaces"));
+            return fault(format!(
+                "slots.interfaces names {} interfaces: name 1 to {MAX_SLOTS}",
+                slots.len()
+            ));
         }
         let tests = self.test.interfaces();
         if tests.len() != usize::from(self.test.parallel) {
             return fault(format!(
-                "test.interface_prefix {:?} and a number up to {} is no interface name",
+                "test.interface_prefix {:?} and a number up to {} is no interface name: write a prefix that leaves room for the number within 15 characters",
                 self.test.interface_prefix, self.test.parallel
             ));
         }
@@ -92,10 +102,14 @@ impl PoolPolicy {
         let edges = self.wan_interface.iter().chain(self.lan_interfaces.iter().flatten());
         for interface in slots.iter().chain(&tests).chain(standby) {
             if !seen.insert(interface) {
-                return fault(format!("interface {interface} is used twice by this policy"));
+                return fault(format!(
+                    "interface {interface} is used twice by this policy, by slots, tests or the standby: name another for one of them"
+                ));
             }
             if edges.clone().any(|edge| edge == interface) {
-                return fault(format!("interface {interface} is a tunnel and also LAN or WAN"));
+                return fault(format!(
+                    "interface {interface} is a tunnel and also LAN or WAN: name another for one of them"
+                ));
             }
         }
         let last =
@@ -105,7 +119,7 @@ impl PoolPolicy {
             || (253..=255).any(|t| (u64::from(self.slots.first_table)..last).contains(&t))
         {
             return fault(format!(
-                "slots.first_table {} and {} slots reach a table that the kernel uses itself (0, 253 to 255)",
+                "slots.first_table {} and {} slots reach a table that the kernel uses itself (0, 253 to 255): write another first table, such as 101",
                 self.slots.first_table,
                 slots.len()
             ));
@@ -115,7 +129,7 @@ impl PoolPolicy {
             || slots.len() > usize::try_from(DIRECT_MARK).unwrap_or(0)
         {
             return fault(format!(
-                "routing.first_mark {}: this and the next 0x1001 marks must share their upper 16 bits, which are not 0",
+                "routing.first_mark {}: this and the next 0x1001 marks must share their upper 16 bits, which are not 0: write one like 0x45470000",
                 self.routing.first_mark
             ));
         }
@@ -145,7 +159,9 @@ impl PoolPolicy {
             match entry {
                 ClientEntry::User(name) => {
                     if !users.insert(name) {
-                        return Err(PolicyFault::new(format!("client user:{name} stands twice")));
+                        return Err(PolicyFault::new(format!(
+                            "client user:{name} stands twice: remove one of them"
+                        )));
                     }
                 }
                 ClientEntry::Prefix(IpNet::V6(net)) => {
@@ -173,7 +189,7 @@ impl PoolPolicy {
             {
                 let (a, b) = (ClientKey::Prefix(IpNet::V4(*a)), ClientKey::Prefix(IpNet::V4(*b)));
                 return Err(PolicyFault::new(format!(
-                    "clients {a} and {b} overlap: an address must belong to one entry"
+                    "clients {a} and {b} overlap: an address must belong to one entry, so change one of them"
                 )));
             }
         }

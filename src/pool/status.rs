@@ -6,12 +6,14 @@ use super::Pool;
 use super::state::{Content, Egress, Mode, PoolState, Slot, Verdict};
 use crate::machine::Machine as _;
 use crate::names::{Interface, PolicyName};
+use crate::outcome::{count, harmless};
 use crate::policy::PoolPolicy;
 use crate::record::Record;
 use crate::status::{Head, Next, Standing, is_stale};
 use crate::time::Moment;
 use jiff::Timestamp;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -35,6 +37,12 @@ pub struct PoolStatus {
     /// How it is judged.
     #[serde(skip)]
     pub standing: Standing,
+    /// Whether the last step is too long ago to say how things are.
+    #[serde(skip)]
+    pub is_stale: bool,
+    /// When it was asked for.
+    #[serde(skip)]
+    pub now: Timestamp,
 }
 
 /// One slot.
@@ -121,7 +129,7 @@ pub fn status(
     let state = record.machine.as_ref();
     let head = Head::new(name, "pool", record, state.map(Pool::stands));
     let interval = Duration::from_secs(policy.params.health_check_interval_sec);
-    let stale = is_stale(record.last_step.as_ref(), interval, now);
+    let is_stale = is_stale(record.last_step.as_ref(), interval, now);
     let Some(state) = state else {
         return PoolStatus {
             head,
@@ -135,6 +143,8 @@ pub fn status(
             } else {
                 Standing::Unprotected
             },
+            is_stale,
+            now: now.at,
         };
     };
     let slots = policy
@@ -166,8 +176,10 @@ pub fn status(
             fetched_at: pool.fetched_at.at,
         }),
         repair_events_since_full_refresh: state.repair_events_since_full_refresh,
-        next: next(policy, state, record),
-        standing: standing(policy, state, stale),
+        next: next(policy, state, record, now),
+        standing: standing(policy, state, is_stale),
+        is_stale,
+        now: now.at,
     }
 }
 
@@ -181,11 +193,15 @@ fn slot_row(interface: &Interface, slot: &Slot, state: &PoolState) -> SlotRow {
         (Content::Loaded(_), Verdict::Unknown) => SlotHealth::Unknown,
     };
     let here = Egress::Slot(interface.clone());
+    let why = match (health, slot.why.as_str()) {
+        (SlotHealth::Unknown, "") => "not checked yet".to_owned(),
+        (_, why) => why.to_owned(),
+    };
     SlotRow {
         interface: interface.clone(),
         endpoint: slot.candidate().map(|candidate| candidate.name.clone()),
         health,
-        why: slot.why.clone(),
+        why,
         failures: slot.failures,
         clients: state.egress.values().filter(|egress| **egress == here).count(),
         exit_ip: slot.exit_ip,
@@ -195,7 +211,7 @@ fn slot_row(interface: &Interface, slot: &Slot, state: &PoolState) -> SlotRow {
 }
 
 /// How a pool is judged.
-fn standing(policy: &PoolPolicy, state: &PoolState, stale: bool) -> Standing {
+fn standing(policy: &PoolPolicy, state: &PoolState, is_stale: bool) -> Standing {
     let serving = policy.slots.interfaces.iter().filter(|slot| state.serves(slot)).count();
     let unprotected = state.egress.is_empty()
         || state.egress.values().any(|egress| match egress {
@@ -204,7 +220,7 @@ fn standing(policy: &PoolPolicy, state: &PoolState, stale: bool) -> Standing {
         });
     if !state.proven || serving == 0 || unprotected {
         Standing::Unprotected
-    } else if stale {
+    } else if is_stale {
         Standing::Stale
     } else if serving == policy.slots.interfaces.len() && state.mode == Mode::Normal {
         Standing::AsWished
@@ -213,85 +229,200 @@ fn standing(policy: &PoolPolicy, state: &PoolState, stale: bool) -> Standing {
     }
 }
 
-/// What is due next, the next first.
-fn next(policy: &PoolPolicy, state: &PoolState, record: &Record<PoolState>) -> Vec<Next> {
-    let params = &policy.params;
-    let mut due = Vec::new();
-    if record.paused.is_none() {
-        let last = record.last_step.as_ref().map(|last| &last.at);
-        let interval = Duration::from_secs(params.health_check_interval_sec);
-        due.extend(last.map(|at| Next { what: "check".to_owned(), at: at.after(interval).at }));
+/// What is due next, the next first; what is overdue is due now. A paused policy waits for a person.
+fn next(
+    policy: &PoolPolicy,
+    state: &PoolState,
+    record: &Record<PoolState>,
+    now: &Moment,
+) -> Vec<Next> {
+    if record.paused.is_some() {
+        return Vec::new();
     }
+    let params = &policy.params;
+    let due = |what: &str, since: &Moment, wait: u64| Next {
+        what: what.to_owned(),
+        at: since.after(Duration::from_secs(wait)).at.max(now.at),
+    };
+    let mut all = Vec::new();
+    let last = record.last_step.as_ref();
+    all.extend(last.map(|last| due("check", &last.at, params.health_check_interval_sec)));
     let wait = match state.mode {
         Mode::DegradedPool | Mode::SlotExhausted => params.hmn_refresh_retry_interval_sec,
         Mode::FullPoolRefresh if state.proven => params.hmn_refresh_retry_interval_sec,
         Mode::FullPoolRefresh | Mode::BootstrapRecovery => params.bootstrap_retry_interval_sec,
-        Mode::Normal | Mode::LocalRepair | Mode::DirectEmergency => return due,
+        Mode::Normal | Mode::LocalRepair | Mode::DirectEmergency => return all,
     };
-    if let Some(tried) = &state.refresh_tried_at {
-        let at = tried.after(Duration::from_secs(wait)).at;
-        due.push(Next { what: "refresh".to_owned(), at });
+    all.extend(state.refresh_tried_at.as_ref().map(|tried| due("refresh", tried, wait)));
+    all.sort_by_key(|next| next.at);
+    all
+}
+
+/// So many clients are named where there are more: with five slots a status fits one screen.
+const NAMED: usize = 4;
+
+/// With more slots than this their clients are not named at all, for the same reason.
+const SLOTS_WITH_NAMES: usize = 8;
+
+fn clock(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
+}
+
+impl PoolStatus {
+    /// The clients that leave by `egress`, and how many buckets of spread prefixes do.
+    fn leaving(&self, egress: &str) -> (Vec<&str>, usize) {
+        let here = self.clients.iter().filter(|row| row.egress == egress);
+        let (buckets, clients): (Vec<&str>, Vec<&str>) =
+            here.map(|row| row.client.as_str()).partition(|client| client.contains('#'));
+        (clients, buckets.len())
     }
-    due.sort_by_key(|next| next.at);
-    due
+
+    /// `2 clients`, `51 buckets`, or both.
+    fn how_many(&self, egress: &str) -> String {
+        let (clients, buckets) = self.leaving(egress);
+        match (clients.len(), buckets) {
+            (clients, 0) => count(clients, "client"),
+            (0, buckets) => count(buckets, "bucket"),
+            (clients, buckets) => {
+                format!("{}, {}", count(clients, "client"), count(buckets, "bucket"))
+            }
+        }
+    }
+
+    /// The names of those clients, folded.
+    fn names(&self, egress: &str) -> String {
+        let (clients, _) = self.leaving(egress);
+        let more = clients.len().saturating_sub(NAMED);
+        let names = clients.into_iter().take(NAMED).collect::<Vec<_>>().join(" ");
+        if more > 0 { format!("{names} and {more} more") } else { names }
+    }
+
+    /// A row a slot, in columns.
+    fn slot_rows(&self) -> Vec<String> {
+        let cells = |slot: &SlotRow| {
+            [
+                slot.interface.to_string(),
+                slot.health.as_str().to_owned(),
+                slot.endpoint.as_deref().map_or_else(|| "-".to_owned(), harmless),
+                self.how_many(slot.interface.as_str()),
+                slot.latency_ms.map(|latency| format!("{latency} ms")).unwrap_or_default(),
+                slot.exit_ip.map(|exit| format!("exit {exit}")).unwrap_or_default(),
+                format!("since {}", clock(slot.since)),
+                why(slot),
+            ]
+        };
+        let rows: Vec<_> = self.slots.iter().map(cells).collect();
+        let width = |place: usize| {
+            let cell = |row: &[String; 8]| row.get(place).map_or(0, |cell| cell.chars().count());
+            rows.iter().map(cell).max().unwrap_or_default()
+        };
+        let widths: Vec<usize> = (0..8).map(width).collect();
+        let line = |row: &[String; 8]| {
+            let columns = row.iter().zip(&widths).filter(|(_, width)| **width > 0);
+            let padded = columns.map(|(cell, width)| format!("{cell:<width$}"));
+            padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        };
+        rows.iter().map(line).collect()
+    }
+
+    /// Who leaves where.
+    fn client_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (egress, one, many) in [
+            ("direct", "leaves by the WAN, unprotected", "leave by the WAN, unprotected"),
+            ("none", "is closed in", "are closed in"),
+        ] {
+            let (clients, buckets) = self.leaving(egress);
+            if clients.len() + buckets > 0 {
+                let words = if clients.len() + buckets == 1 { one } else { many };
+                let names = Some(self.names(egress)).filter(|names| !names.is_empty());
+                let names = names.map(|names| format!(": {names}")).unwrap_or_default();
+                lines.push(format!("{} {words}{names}", self.how_many(egress)));
+            }
+        }
+        if self.slots.len() <= SLOTS_WITH_NAMES {
+            for slot in &self.slots {
+                let names = self.names(slot.interface.as_str());
+                if !names.is_empty() {
+                    lines.push(format!("{} carries {names}", slot.interface));
+                }
+            }
+        }
+        lines.extend(self.spread_lines());
+        lines
+    }
+
+    /// How the buckets of each spread prefix are spread.
+    fn spread_lines(&self) -> Vec<String> {
+        let mut prefixes: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
+        for row in &self.clients {
+            if let Some((prefix, _)) = row.client.split_once('#') {
+                let egresses = prefixes.entry(prefix).or_default();
+                *egresses.entry(row.egress.as_str()).or_default() += 1;
+            }
+        }
+        let line = |(prefix, egresses): (&str, BTreeMap<&str, usize>)| {
+            let slots: Vec<_> = egresses.iter().map(|(to, n)| format!("{to} {n}")).collect();
+            format!("{prefix} is spread, by buckets: {}", slots.join(", "))
+        };
+        prefixes.into_iter().map(line).collect()
+    }
+}
+
+/// Why a slot is as it is, with what was counted.
+fn why(slot: &SlotRow) -> String {
+    let why = harmless(&slot.why);
+    match (why.as_str(), usize::try_from(slot.failures).unwrap_or(usize::MAX)) {
+        (_, 0) => why,
+        ("", failures) => count(failures, "failed check"),
+        (_, failures) => format!("{why} ({})", count(failures, "failed check")),
+    }
 }
 
 impl fmt::Display for PoolStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head = &self.head;
-        let clock = |at: Timestamp| at.strftime("%Y-%m-%d %H:%M:%SZ").to_string();
-        let state = head.state.as_deref().unwrap_or("never stepped");
-        write!(f, "{} (pool)  {state}", head.policy)?;
+        let stands = match (&head.state, &head.last_step) {
+            (Some(state), _) => state.as_str(),
+            (None, Some(_)) => "nothing was made yet",
+            (None, None) => "never stepped",
+        };
+        write!(f, "{} (pool)  {stands}", head.policy)?;
         if let Some(since) = head.since {
             write!(f, " since {}", clock(since))?;
         }
         if let Some(paused) = head.paused {
-            write!(f, "  PAUSED by a person since {}", clock(paused))?;
+            write!(f, ", paused by a person since {}", clock(paused))?;
+        }
+        if let Some(last) = head.last_step.as_ref().filter(|_| self.is_stale) {
+            write!(f, "\n  out of date: the last step began at {}", clock(last.at))?;
         }
         for reason in &head.reasons {
-            write!(f, "\n  {}", reason.text)?;
+            write!(f, "\n  {}", harmless(&reason.text))?;
         }
-        for slot in &self.slots {
-            write!(
-                f,
-                "\n  {:<10} {:<8} {:<20} {:>3} clients",
-                slot.interface.as_str(),
-                slot.health.as_str(),
-                slot.endpoint.as_deref().unwrap_or("-"),
-                slot.clients
-            )?;
-            if let Some(latency) = slot.latency_ms {
-                write!(f, "  {latency} ms")?;
-            }
-            if let Some(exit) = slot.exit_ip {
-                write!(f, "  exit {exit}")?;
-            }
-            if !slot.why.is_empty() {
-                write!(f, "  {}", slot.why)?;
-            }
-        }
-        let away = |egress: &str| self.clients.iter().filter(|row| row.egress == egress).count();
-        for (egress, words) in
-            [("direct", "leave by the WAN, unprotected"), ("none", "are closed in")]
-        {
-            let n = away(egress);
-            if n > 0 {
-                write!(f, "\n  {n} clients {words}")?;
-            }
+        for line in self.slot_rows().iter().chain(&self.client_lines()) {
+            write!(f, "\n  {line}")?;
         }
         if let Some(pool) = &self.pool {
             write!(
                 f,
-                "\n  list {} of {}: {} in reserve, {} quarantined; {} repairs since the last full refresh",
+                "\n  list {} of {}: {} in reserve, {} quarantined; {} since the last full refresh",
                 pool.generation,
                 clock(pool.fetched_at),
                 pool.reserve,
                 pool.quarantined,
-                self.repair_events_since_full_refresh
+                count(
+                    usize::try_from(self.repair_events_since_full_refresh).unwrap_or(usize::MAX),
+                    "repair"
+                )
             )?;
         }
         for next in &self.next {
-            write!(f, "\n  next {} at {}", next.what, clock(next.at))?;
+            if next.at > self.now {
+                write!(f, "\n  next {} at {}", next.what, clock(next.at))?;
+            } else {
+                write!(f, "\n  next {} at once", next.what)?;
+            }
         }
         Ok(())
     }

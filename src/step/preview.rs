@@ -13,8 +13,9 @@ use crate::kernel::diff::diff;
 use crate::kernel::read::sha256;
 use crate::machine::{Considered, Machine, ReasonText, Subject};
 use crate::names::PolicyName;
-use crate::observation::Observation;
-use crate::plan::{Check, Step};
+use crate::observation::{Observation, TrialResult};
+use crate::outcome::harmless;
+use crate::plan::{Action, Check, Step};
 use crate::record::Record;
 use serde::Serialize;
 use std::fmt;
@@ -47,13 +48,22 @@ pub struct Change {
 }
 
 impl Change {
-    /// A step as commands.
-    #[must_use]
-    pub fn of(step: &Step) -> Self {
-        Self {
+    /// Steps as commands. A setting of an interface that the steps make goes with the interface.
+    fn all(steps: &[Step]) -> Vec<Self> {
+        let goes_with = |path: &str, made: &Step| {
+            let Action::CreateTunnel { interface, .. } = &made.action else { return false };
+            path.split('/').any(|part| part == interface.as_str())
+        };
+        let undo = |step: &Step| {
+            let Action::Sysctl { path, .. } = &step.action else { return step.undo.clone() };
+            let maker = steps.iter().find(|made| goes_with(path, made));
+            maker.unwrap_or(step).undo.clone()
+        };
+        let change = |step: &Step| Self {
             forward: vec![step.action.command()],
-            undo: step.undo.iter().map(crate::plan::Action::command).collect(),
-        }
+            undo: undo(step).iter().map(Action::command).collect(),
+        };
+        steps.iter().map(change).collect()
     }
 }
 
@@ -66,7 +76,7 @@ impl fmt::Display for Preview {
             writeln!(f, "{}: {} -> {}", self.policy, name(&self.from), name(&self.to))?;
         }
         for reason in &self.reasons {
-            writeln!(f, "  because {}", reason.text)?;
+            writeln!(f, "  because {}", harmless(&reason.text))?;
         }
         if self.steps.is_empty() {
             write!(f, "  nothing to change")?;
@@ -127,8 +137,10 @@ pub fn preview<M: Machine>(order: &Order<'_, M>) -> anyhow::Result<Preview> {
         steps: Vec::new(),
         checks: Vec::new(),
     };
-    if record.paused.is_some() {
-        preview.reasons.push(ReasonText::new("paused", "paused; nothing would be changed"));
+    if let Some(paused) = &record.paused {
+        let since = paused.at.strftime("%Y-%m-%d %H:%M:%SZ");
+        let text = format!("paused by a person since {since}; nothing is changed until `resume`");
+        preview.reasons.push(ReasonText::new("paused", text));
         return Ok(preview);
     }
     let decision = loop {
@@ -150,10 +162,19 @@ pub fn preview<M: Machine>(order: &Order<'_, M>) -> anyhow::Result<Preview> {
     preview.from = decision.from;
     preview.to = Some(decision.wished.to);
     preview.reasons = decision.wished.reasons;
+    preview.reasons.extend(assumed(&seen));
     let steps = diff(&actual, &desired, &M::means(order.policy));
-    preview.steps = steps.iter().map(Change::of).collect();
+    preview.steps = Change::all(&steps);
     preview.checks = decision.checks.iter().map(Check::describe).collect();
     Ok(preview)
+}
+
+/// That candidates were taken to pass, if any was.
+fn assumed(seen: &Observation) -> Option<ReasonText> {
+    let assumed = seen.trials().filter(|(_, seen)| seen.result == TrialResult::Assumed).count();
+    let candidates = if assumed == 1 { "candidate passes its" } else { "candidates pass their" };
+    let text = format!("assumed: {assumed} {candidates} test, since a plan changes nothing");
+    (assumed > 0).then(|| ReasonText::new("assumed", text))
 }
 
 /// What `down` would do.
@@ -181,7 +202,7 @@ pub fn preview_down<M: Machine>(order: &Order<'_, M>) -> anyhow::Result<Preview>
         from: stands.clone(),
         to: stands,
         reasons: vec![ReasonText::new("down", "all that was made would be removed")],
-        steps: steps.iter().map(Change::of).collect(),
+        steps: Change::all(&steps),
         checks: Vec::new(),
     })
 }
