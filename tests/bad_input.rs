@@ -163,6 +163,30 @@ fn two_policies_that_claim_the_same_are_both_named() {
 }
 
 #[test]
+fn what_has_no_effect_is_noted_where_a_person_reads_it() {
+    let bench = Bench::new();
+    let idle = r#""params": { "bootstrap_slot": "vpn2" }, "clients""#;
+    bench.write("home.json", POLICY.replace("\"clients\"", idle));
+    let note = "egressctl: note: policy home: params.bootstrap_slot has no effect in this version";
+    for command in ["plan", "status"] {
+        let outcome = bench.run(&[command]);
+        let notes = outcome.stderr.lines().filter(|line| line.contains("note: "));
+        assert_eq!(notes.collect::<Vec<_>>(), [note], "{command}");
+    }
+}
+
+#[test]
+fn the_status_of_several_policies_is_an_array_whatever_is_wrong_with_them() {
+    let bench = Bench::new();
+    bench.write("good.json", POLICY);
+    let several = bench.run(&["status", "good", "missing", "--json"]);
+    assert!(several.stdout.starts_with("[{\"policy\":\"good\""), "{several:?}");
+    let one = bench.run(&["status", "good", "--json"]);
+    assert!(one.stdout.starts_with("{\"policy\":\"good\""), "{one:?}");
+    assert_eq!(bench.run(&["status", "missing", "--json"]).stdout, "");
+}
+
+#[test]
 fn usage_errors_are_code_2_and_questions_are_answered() {
     let bench = Bench::new();
     for args in [&[][..], &["stpe"], &["step", "--nonsense"], &["history"], &["down"], &["pause"]] {

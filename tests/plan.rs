@@ -144,6 +144,18 @@ fn of_a_move_and_of_a_repair_and_of_down() {
 }
 
 #[test]
+fn of_a_paused_policy() {
+    let lab = lab();
+    let _loaded = run(&lab, &["step", "home"]);
+    let _paused = run(&lab, &["pause", "home"]);
+    lab.gw().flush_nft();
+    changes_nothing(&lab);
+    let plan = run(&lab, &["plan", "home"]).stdout;
+    let since = plan.split("since ").nth(1).and_then(|rest| rest.split(';').next()).unwrap();
+    snapshot("plan_paused_text", &plan.replace(since, "[then]"), &[]);
+}
+
+#[test]
 fn without_a_right_to_write_anywhere() {
     let lab = lab();
     let read_only = |lab: &Lab| {

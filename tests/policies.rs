@@ -113,7 +113,9 @@ fn a_text_that_is_no_policy_is_told_from_one_that_is_wrong() {
 #[test]
 fn clients_that_contradict_each_other_are_refused() {
     let overlap = |a: &str, b: &str| {
-        format!("clients {a} and {b} overlap: an address must belong to one entry")
+        format!(
+            "clients {a} and {b} overlap: an address must belong to one entry, so change one of them"
+        )
     };
     for (clients, said) in [
         (json!([]), "clients is empty: name at least one".to_owned()),
@@ -125,7 +127,7 @@ fn clients_that_contradict_each_other_are_refused() {
         ),
         (
             json!(["user:unbound", "user:unbound"]),
-            "client user:unbound stands twice".to_owned(),
+            "client user:unbound stands twice: remove one of them".to_owned(),
         ),
         (
             json!(["fd00::1"]),
@@ -145,12 +147,21 @@ fn a_client_that_is_not_one_is_refused_where_it_stands() {
             "client 10.77.0.17/29 has host bits: write 10.77.0.17 or 10.77.0.16/29",
         ),
         (json!("10.77.0"), "\"10.77.0\" is not a client: write an address, a prefix, or user:NAME"),
-        (json!("user:"), "\"\" is not the name of a user"),
-        (json!("user:a b"), "\"a b\" is not the name of a user"),
-        (json!("10.77.0.0/24#3"), "\"10.77.0.0/24#3\" is not a client: buckets are not named"),
+        (
+            json!("user:"),
+            "\"\" is not the name of a user: write user:NAME with a name or number of /etc/passwd",
+        ),
+        (
+            json!("user:a b"),
+            "\"a b\" is not the name of a user: write user:NAME with a name or number of /etc/passwd",
+        ),
+        (
+            json!("10.77.0.0/24#3"),
+            "\"10.77.0.0/24#3\" is not a client: buckets are not named, write the prefix",
+        ),
         (
             json!({"prefix": "fd00::/64", "spread": true}),
-            "fd00::/64 cannot be spread: only IPv4 can",
+            "fd00::/64 cannot be spread, only IPv4 can: remove it",
         ),
         (json!({"spread": true}), "missing field `prefix`"),
     ] {
@@ -163,36 +174,36 @@ fn a_client_that_is_not_one_is_refused_where_it_stands() {
 fn interfaces_tables_marks_and_priorities_that_collide_are_refused() {
     let marks = |mark: &str| {
         format!(
-            "routing.first_mark {mark}: this and the next 0x1001 marks must share their upper 16 bits, which are not 0"
+            "routing.first_mark {mark}: this and the next 0x1001 marks must share their upper 16 bits, which are not 0: write one like 0x45470000"
         )
     };
     for (path, value, said) in [
         (
             "slots.interfaces",
             json!(["vpn1", "vpn1"]),
-            "interface vpn1 is used twice by this policy".to_owned(),
+            "interface vpn1 is used twice by this policy, by slots, tests or the standby: name another for one of them".to_owned(),
         ),
         (
             "slots.interfaces",
             json!(["vpnt1", "vpn2"]),
-            "interface vpnt1 is used twice by this policy".to_owned(),
+            "interface vpnt1 is used twice by this policy, by slots, tests or the standby: name another for one of them".to_owned(),
         ),
-        ("slots.interfaces", json!([]), "slots.interfaces must name 1 to 1022 interfaces".to_owned()),
+        ("slots.interfaces", json!([]), "slots.interfaces names 0 interfaces: name 1 to 512".to_owned()),
         (
             "wan_interface",
             json!("vpn2"),
-            "interface vpn2 is a tunnel and also LAN or WAN".to_owned(),
+            "interface vpn2 is a tunnel and also LAN or WAN: name another for one of them".to_owned(),
         ),
         (
             "lan_interfaces",
             json!(["eth1", "vpnt4"]),
-            "interface vpnt4 is a tunnel and also LAN or WAN".to_owned(),
+            "interface vpnt4 is a tunnel and also LAN or WAN: name another for one of them".to_owned(),
         ),
         ("lan_interfaces", json!([]), "lan_interfaces is empty: name one, or leave it out".to_owned()),
         (
             "slots.first_table",
             json!(252),
-            "slots.first_table 252 and 2 slots reach a table that the kernel uses itself (0, 253 to 255)"
+            "slots.first_table 252 and 2 slots reach a table that the kernel uses itself (0, 253 to 255): write another first table, such as 101"
                 .to_owned(),
         ),
         ("routing", json!({"first_mark": "0x4547f000"}), marks("0x4547f000")),
@@ -211,7 +222,7 @@ fn interfaces_tables_marks_and_priorities_that_collide_are_refused() {
         (
             "test",
             json!({"interface_prefix": "a-long-prefix-x"}),
-            "test.interface_prefix \"a-long-prefix-x\" and a number up to 4 is no interface name"
+            "test.interface_prefix \"a-long-prefix-x\" and a number up to 4 is no interface name: write a prefix that leaves room for the number within 15 characters"
                 .to_owned(),
         ),
     ] {
@@ -242,12 +253,12 @@ fn thresholds_that_make_no_sense_are_refused() {
         (
             "params",
             json!({"refresh_min_ratio": 1.5}),
-            "params.refresh_min_ratio must be from 0 to 1",
+            "params.refresh_min_ratio is 1.5: write a share from 0 to 1",
         ),
         (
             "params",
             json!({"bootstrap_slot": "vpn9"}),
-            "params.bootstrap_slot vpn9 is none of slots.interfaces",
+            "params.bootstrap_slot vpn9 is none of slots.interfaces: name one of them, or leave it out",
         ),
         (
             "params",
@@ -257,7 +268,7 @@ fn thresholds_that_make_no_sense_are_refused() {
         (
             "params",
             json!({"bootstrap_strategy_order": ["direct", "direct"]}),
-            "params.bootstrap_strategy_order names a way twice",
+            "params.bootstrap_strategy_order names a way twice: name each once",
         ),
         (
             "provider",
@@ -282,4 +293,25 @@ fn more_prefixes_than_there_are_rule_priorities_are_refused() {
     let mut policy = good();
     policy["clients"] = json!(side_by_side);
     Policy::parse(&policy.to_string()).unwrap();
+}
+
+#[test]
+fn what_has_no_effect_yet_is_noted() {
+    let notes = |path: &str, value: Value| {
+        let mut policy = good();
+        policy[path] = value;
+        Policy::parse(&policy.to_string()).unwrap().notes()
+    };
+    let noted = |key: &str| vec![format!("{key} has no effect in this version")];
+    let standby = json!({"wireguard": {"interface": "vpnboot", "config": "/etc/boot.conf"}});
+    assert_eq!(notes("bootstrap", standby), noted("bootstrap.wireguard"));
+    for (key, value) in [
+        ("bootstrap_slot", json!("vpn2")),
+        ("bootstrap_candidate_retry_count", json!(3)),
+        ("bootstrap_strategy_order", json!(["direct"])),
+    ] {
+        assert_eq!(notes("params", json!({ key: value })), noted(&format!("params.{key}")));
+    }
+    assert_eq!(notes("params", json!({"exit_direct_from_cache": true})), [""; 0]);
+    assert_eq!(notes("bootstrap", json!({"wireguard": null})), [""; 0]);
 }

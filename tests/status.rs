@@ -1,0 +1,198 @@
+//! Status for people: one screen that says who leaves where, since when, and what is due.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    missing_docs,
+    reason = "test code"
+)]
+
+mod world;
+
+use egressctl::machine::ReasonText;
+use egressctl::outcome::Ending;
+use egressctl::policy::{Policy, PoolPolicy};
+use egressctl::pool::state::Mode;
+use egressctl::pool::status::{PoolStatus, status};
+use egressctl::record::{LastStep, Record};
+use egressctl::time::Moment;
+use serde_json::{Value, json};
+use std::time::Duration;
+use world::{Endpoint, Lab, Played};
+
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// A record as the step that was played leaves it.
+fn record(lab: &Lab, played: &Played) -> Record<egressctl::pool::PoolState> {
+    let last = LastStep {
+        at: lab.now.clone(),
+        outcome: Ending::Applied,
+        transition: None,
+        duration_ms: 41,
+        reasons: played.decision.wished.reasons.clone(),
+    };
+    Record {
+        machine: Some(played.after.clone()),
+        last_step: Some(last),
+        owned: lab.owned.clone(),
+        ..Record::default()
+    }
+}
+
+fn shown(lab: &Lab, played: &Played, now: &Moment) -> PoolStatus {
+    status(&lab.name, &lab.policy, &record(lab, played), now)
+}
+
+fn tell(name: &str, status: &PoolStatus) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, status.to_string()));
+}
+
+/// The world's policy with other clients.
+fn serving(clients: &Value, params: &Value) -> PoolPolicy {
+    let text = json!({
+        "kind": "pool",
+        "slots": { "interfaces": ["vpn1", "vpn2"] },
+        "clients": clients,
+        "lan_interfaces": ["eth1"],
+        "wan_interface": "eth0",
+        "provider": { "directory": { "path": "/etc/egressctl/endpoints" } },
+        "probe": { "urls": ["http://192.0.2.1/generate_204"] },
+        "wan": { "urls": ["http://192.0.2.2/"] },
+        "params": params,
+    });
+    let Policy::Pool(policy) = Policy::parse(&text.to_string()).unwrap();
+    policy
+}
+
+#[test]
+fn of_a_pool_that_was_just_loaded_and_of_one_that_was_checked() {
+    let mut lab = Lab::new(world::policy(2, 3, &json!({})), &NAMES);
+    let loaded = lab.step();
+    tell("status_just_loaded", &shown(&lab, &loaded, &lab.now));
+    lab.later(10);
+    let checked = lab.step();
+    tell("status_steady", &shown(&lab, &checked, &lab.now));
+}
+
+#[test]
+fn of_a_slot_that_fails_and_of_one_whose_clients_have_moved() {
+    let mut lab = Lab::new(world::policy(2, 3, &json!({})), &NAMES);
+    lab.step();
+    lab.set(&["a"], Endpoint::Dead);
+    lab.later(10);
+    let failing = lab.step();
+    tell("status_check_failed", &shown(&lab, &failing, &lab.now));
+    lab.later(10);
+    let moved = lab.step();
+    assert_eq!(moved.after.mode, Mode::LocalRepair);
+    tell("status_local_repair", &shown(&lab, &moved, &lab.now));
+}
+
+#[test]
+fn of_many_clients_and_of_a_spread_prefix_is_still_one_screen() {
+    let many: Vec<Value> = (1..=30).map(|n| json!(format!("10.77.0.{n}"))).collect();
+    let spread = [json!({ "prefix": "10.77.4.0/22", "spread": true })];
+    let clients: Vec<Value> = many.into_iter().chain(spread).collect();
+    let mut lab = Lab::new(serving(&json!(clients), &json!({})), &NAMES);
+    let loaded = lab.step();
+    assert_eq!(loaded.after.mode, Mode::Normal);
+    let status = shown(&lab, &loaded, &lab.now);
+    tell("status_many_clients", &status);
+    assert!(status.to_string().lines().all(|line| line.chars().count() <= 120));
+}
+
+#[test]
+fn what_is_due_is_never_in_the_past() {
+    let always = json!({ "health_check_interval_sec": 0 });
+    for (params, later, said) in [
+        (json!({}), 4, "next check at "),
+        (json!({}), 11, "next check at once"),
+        (always.clone(), 0, "next check at once"),
+        (always, 9, "next check at once"),
+    ] {
+        let mut lab = Lab::new(world::policy(2, 3, &params), &NAMES);
+        let played = lab.step();
+        let now = lab.now.after(Duration::from_secs(later));
+        let status = shown(&lab, &played, &now);
+        assert!(status.to_string().contains(said), "{status}");
+        assert!(status.next.iter().all(|next| next.at >= now.at), "{:?}", status.next);
+    }
+}
+
+#[test]
+fn of_a_pause_and_of_a_step_long_ago() {
+    let mut lab = Lab::new(world::policy(2, 3, &json!({})), &NAMES);
+    let played = lab.step();
+    let mut record = record(&lab, &played);
+    record.paused = Some(lab.now.clone());
+    let now = lab.now.after(Duration::from_secs(31));
+    let status = status(&lab.name, &lab.policy, &record, &now);
+    tell("status_paused_and_out_of_date", &status);
+    assert_eq!((status.next, status.standing.code()), (Vec::new(), 3));
+}
+
+#[test]
+fn nothing_in_a_name_or_a_reason_reaches_the_terminal() {
+    let mut lab = Lab::new(world::policy(2, 3, &json!({})), &NAMES);
+    let played = lab.step();
+    let mut record = record(&lab, &played);
+    for slot in record.machine.as_mut().unwrap().slots.values_mut() {
+        slot.why = "\u{1b}[2J".to_owned();
+    }
+    record.last_step.as_mut().unwrap().reasons = vec![ReasonText::new("x", "\u{7}\r")];
+    let text = status(&lab.name, &lab.policy, &record, &lab.now).to_string();
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+}
+
+/// The keys of `status --json` are a contract.
+#[test]
+fn the_json_has_these_keys() {
+    let mut lab = Lab::new(world::policy(2, 3, &json!({})), &NAMES);
+    let played = lab.step();
+    let json = serde_json::to_value(shown(&lab, &played, &lab.now)).unwrap();
+    let keys = |value: &Value| -> Vec<String> {
+        let mut keys: Vec<String> = value.as_object().unwrap().keys().cloned().collect();
+        keys.sort_unstable();
+        keys
+    };
+    assert_eq!(
+        keys(&json),
+        [
+            "clients",
+            "kind",
+            "last_step",
+            "next",
+            "paused",
+            "policy",
+            "pool",
+            "reasons",
+            "repair_events_since_full_refresh",
+            "since",
+            "slots",
+            "state",
+        ]
+    );
+    assert_eq!(keys(&json["last_step"]), ["at", "duration_ms", "outcome", "transition"]);
+    assert_eq!(
+        keys(&json["slots"][0]),
+        [
+            "clients",
+            "endpoint",
+            "exit_ip",
+            "failures",
+            "health",
+            "interface",
+            "latency_ms",
+            "since",
+            "why",
+        ]
+    );
+    assert_eq!(keys(&json["clients"][0]), ["client", "egress"]);
+    assert_eq!(keys(&json["pool"]), ["fetched_at", "generation", "quarantined", "reserve"]);
+    assert_eq!(keys(&json["next"][0]), ["at", "what"]);
+}
