@@ -10,9 +10,11 @@
 
 mod world;
 
-use egressctl::machine::ReasonText;
+use egressctl::machine::{Machine as _, ReasonText, Subject};
 use egressctl::outcome::Ending;
 use egressctl::policy::{Policy, PoolPolicy};
+use egressctl::pool::Pool;
+use egressctl::pool::candidate::Rejected;
 use egressctl::pool::state::Mode;
 use egressctl::pool::status::{PoolStatus, status};
 use egressctl::record::{LastStep, Record};
@@ -134,6 +136,41 @@ fn of_a_pause_and_of_a_step_long_ago() {
     let status = status(&lab.name, &lab.policy, &record, &now);
     tell("status_paused_and_out_of_date", &status);
     assert_eq!((status.next, status.standing.code()), (Vec::new(), 3));
+}
+
+#[test]
+fn of_what_was_taken_down() {
+    let mut lab = Lab::new(world::policy(2, 3, &json!({})), &NAMES);
+    lab.step();
+    lab.later(10);
+    let played = lab.step();
+    let mut record = record(&lab, &played);
+    record.paused = Some(lab.now.clone());
+    let subject = Subject::<Pool> {
+        name: &lab.name,
+        policy: &lab.policy,
+        state: record.machine.as_ref(),
+        owned: &lab.owned,
+    };
+    record.machine = Some(Pool::retire(&subject, &lab.now).unwrap().state);
+    record.last_step.as_mut().unwrap().reasons =
+        vec![ReasonText::new("down", "all that was made is removed; paused")];
+    let status = status(&lab.name, &lab.policy, &record, &lab.now);
+    tell("status_down", &status);
+    assert_eq!(status.standing.code(), 2);
+}
+
+#[test]
+fn of_entries_that_cannot_be_used() {
+    let mut lab = Lab::new(world::policy(2, 3, &json!({})), &NAMES);
+    let played = lab.step();
+    let mut record = record(&lab, &played);
+    let entries = (1..=6).map(|n| Rejected {
+        name: format!("bad{n}"),
+        why: "line 2: PrivateKey is not a key".to_owned(),
+    });
+    record.machine.as_mut().unwrap().pool.as_mut().unwrap().left_out = entries.collect();
+    tell("status_left_out", &status(&lab.name, &lab.policy, &record, &lab.now));
 }
 
 #[test]

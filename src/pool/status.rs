@@ -3,6 +3,7 @@
 //! **Invariant:** a row a slot in the policy's order, a row a client in the policy's order.
 
 use super::Pool;
+use super::candidate::Rejected;
 use super::state::{Content, Egress, Mode, PoolState, Slot, Verdict};
 use crate::machine::Machine as _;
 use crate::names::{Interface, PolicyName};
@@ -34,6 +35,9 @@ pub struct PoolStatus {
     pub repair_events_since_full_refresh: u32,
     /// What is due next.
     pub next: Vec<Next>,
+    /// Entries of the list that cannot be used.
+    #[serde(skip)]
+    pub left_out: Vec<Rejected>,
     /// How it is judged.
     #[serde(skip)]
     pub standing: Standing,
@@ -138,6 +142,7 @@ pub fn status(
             pool: None,
             repair_events_since_full_refresh: 0,
             next: Vec::new(),
+            left_out: Vec::new(),
             standing: if record.last_step.is_none() {
                 Standing::Stale
             } else {
@@ -177,6 +182,13 @@ pub fn status(
         }),
         repair_events_since_full_refresh: state.repair_events_since_full_refresh,
         next: next(policy, state, record, now),
+        left_out: state
+            .fresh
+            .iter()
+            .chain(&state.pool)
+            .take(1)
+            .flat_map(|list| list.left_out.clone())
+            .collect(),
         standing: standing(policy, state, is_stale),
         is_stale,
         now: now.at,
@@ -187,6 +199,7 @@ fn slot_row(interface: &Interface, slot: &Slot, state: &PoolState) -> SlotRow {
     let health = match (&slot.content, slot.verdict) {
         (Content::Empty, _) => SlotHealth::Empty,
         (Content::Lent(_), _) => SlotHealth::Lent,
+        (Content::Loaded(_), _) if state.retired => SlotHealth::Unknown,
         (Content::Loaded(_), _) if slot.failed => SlotHealth::Failed,
         (Content::Loaded(_), Verdict::Healthy) => SlotHealth::Healthy,
         (Content::Loaded(_), Verdict::Failed) => SlotHealth::Failed,
@@ -194,6 +207,7 @@ fn slot_row(interface: &Interface, slot: &Slot, state: &PoolState) -> SlotRow {
     };
     let here = Egress::Slot(interface.clone());
     let why = match (health, slot.why.as_str()) {
+        (SlotHealth::Unknown, _) if state.retired => "taken down by a person".to_owned(),
         (SlotHealth::Unknown, "") => "not checked yet".to_owned(),
         (_, why) => why.to_owned(),
     };
@@ -204,8 +218,8 @@ fn slot_row(interface: &Interface, slot: &Slot, state: &PoolState) -> SlotRow {
         why,
         failures: slot.failures,
         clients: state.egress.values().filter(|egress| **egress == here).count(),
-        exit_ip: slot.exit_ip,
-        latency_ms: slot.latency_ms,
+        exit_ip: slot.exit_ip.filter(|_| !state.retired),
+        latency_ms: slot.latency_ms.filter(|_| !state.retired),
         since: slot.since.at,
     }
 }
@@ -218,7 +232,7 @@ fn standing(policy: &PoolPolicy, state: &PoolState, is_stale: bool) -> Standing 
             Egress::Slot(slot) => !state.serves(slot),
             Egress::Direct | Egress::None => true,
         });
-    if !state.proven || serving == 0 || unprotected {
+    if !state.proven || state.retired || serving == 0 || unprotected {
         Standing::Unprotected
     } else if is_stale {
         Standing::Stale
@@ -258,7 +272,7 @@ fn next(
     all
 }
 
-/// So many clients are named where there are more: with five slots a status fits one screen.
+/// So many clients, or unusable entries, are named where there are more: with five slots a status fits one screen.
 const NAMED: usize = 4;
 
 /// With more slots than this their clients are not named at all, for the same reason.
@@ -416,6 +430,14 @@ impl fmt::Display for PoolStatus {
                     "repair"
                 )
             )?;
+        }
+        for entry in self.left_out.iter().take(NAMED) {
+            let (name, why) = (harmless(&entry.name), harmless(&entry.why));
+            write!(f, "\n  unusable, and so left out: {name}: {why}")?;
+        }
+        let more = self.left_out.len().saturating_sub(NAMED);
+        if more > 0 {
+            write!(f, "\n  and at least {more} more of the list")?;
         }
         for next in &self.next {
             if next.at > self.now {
