@@ -190,11 +190,12 @@ impl fmt::Display for Report {
             | Ending::Failed
             | Ending::Busy
             | Ending::NotDue => {
-                f.write_str(&state)?;
-                if !state.is_empty() {
-                    f.write_str(" ")?;
+                let ending = self.outcome.as_str();
+                if state.is_empty() {
+                    f.write_str(ending)?;
+                } else {
+                    write!(f, "{state} ({ending})")?;
                 }
-                write!(f, "({})", self.outcome.as_str())?;
             }
         }
         if !words.is_empty() {
