@@ -11,6 +11,7 @@ mod step;
 
 use crate::host::policies::{Found, Unusable, find};
 use clap::{Args, Parser, Subcommand};
+use control::Wish;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -46,9 +47,13 @@ enum Command {
     /// Say what was done, and why
     History(HistoryArgs),
     /// Change nothing until `resume`; observing goes on
-    Pause(NameArgs),
+    Pause(PauseArgs),
     /// Go on after `pause`
     Resume(NameArgs),
+    /// Choose by hand: SLOT=ENDPOINT, direct, or auto
+    Switch(SwitchArgs),
+    /// Ask the next step for a full refresh of the pool
+    Refresh(NameArgs),
     /// Give the clients back, remove all that was made, and pause
     Down(DownArgs),
 }
@@ -116,6 +121,27 @@ struct NameArgs {
 }
 
 #[derive(Debug, Args)]
+struct PauseArgs {
+    /// The policy
+    policy: String,
+    /// Also where clients are unprotected and the pause stops the way back
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, Args)]
+struct SwitchArgs {
+    /// The policy
+    policy: String,
+    /// SLOT=ENDPOINT loads an endpoint of the list; direct sends all clients out by the WAN and
+    /// pauses, or consents to that where no slot serves; auto gives the choice back
+    target: String,
+    /// Also what is not confirmed healthy, or leaves clients unprotected
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, Args)]
 struct DownArgs {
     /// The policy
     policy: String,
@@ -144,10 +170,17 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Plan(args) => plan::plan(&places, &args.wanted.policies, args.json),
         Command::Status(args) => status::status(&places, &args),
         Command::History(args) => history::history(&places, &args),
-        Command::Pause(args) => control::pause(&places, &args.policy),
-        Command::Resume(args) => control::resume(&places, &args.policy),
+        Command::Pause(args) => {
+            control::control(&places, &args.policy, Wish::Pause { force: args.force })
+        }
+        Command::Resume(args) => control::control(&places, &args.policy, Wish::Resume),
+        Command::Switch(args) => {
+            let wish = Wish::Switch { target: &args.target, force: args.force };
+            control::control(&places, &args.policy, wish)
+        }
+        Command::Refresh(args) => control::control(&places, &args.policy, Wish::Refresh),
         Command::Down(args) if args.plan => plan::down(&places, &args.policy),
-        Command::Down(args) => control::down(&places, &args.policy),
+        Command::Down(args) => control::control(&places, &args.policy, Wish::Down),
     };
     ExitCode::from(code)
 }

@@ -56,7 +56,7 @@ pub trait Machine {
     ) -> Result<(Self::State, bool), String>;
 
     /// The state with a person's `refresh` in it. `None` where the kind has none.
-    fn refresh(state: &Self::State) -> Option<Self::State>;
+    fn refresh(state: &Self::State, now: &Moment) -> Option<Self::State>;
 
     /// Whether a pause would leave clients unprotected.
     fn is_unprotected(state: &Self::State) -> bool;

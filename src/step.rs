@@ -71,7 +71,12 @@ struct Run<'a, M: Machine> {
 }
 
 /// Steps one policy. What goes wrong is in the report; `rights` says which rights are missing.
+#[must_use]
 pub fn step<M: Machine>(order: &Order<'_, M>, rights: Option<String>) -> Report {
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method alone has one lifetime, and every one is wanted"
+    )]
     holding_the_lock(order, rights, |run| run.step())
 }
 
@@ -202,7 +207,7 @@ impl<M: Machine> Run<'_, M> {
             Considered::Decide(decision) if self.record.paused.is_some() => {
                 Ok(self.look_on(&decision))
             }
-            Considered::Decide(decision) => self.transact(&seen, *decision),
+            Considered::Decide(decision) => self.transact(&seen, &decision),
         }
     }
 

@@ -107,6 +107,52 @@ fn what_cannot_be_used_or_tried_is_told() {
 }
 
 #[test]
+fn a_persons_choice_is_carried_out_or_refused() {
+    let subject = |lab: &Lab| {
+        let (name, policy) = (lab.name.clone(), lab.policy.clone());
+        let (state, owned) = (lab.state.clone(), lab.owned.clone());
+        move |target: &str, force: bool| {
+            let state = state.as_ref();
+            let subject = Subject::<Pool> { name: &name, policy: &policy, state, owned: &owned };
+            Pool::switch(&subject, target, force)
+        }
+    };
+    let mut lab = normal(2, &ALL[..4], &json!({}));
+    let ask = subject(&lab);
+    for (target, why) in [
+        ("direct", "say --force"),
+        ("vpn9=c", "is no slot"),
+        ("vpn1=zebra", "is not in the pool's list"),
+        ("vpn1=b", "is already in vpn2"),
+        ("vpn1", "is no target"),
+    ] {
+        let refused = ask(target, false).expect_err(target);
+        assert!(refused.contains(why), "{target}: {refused}");
+    }
+    let (state, pauses) = ask("vpn1=d", false).unwrap();
+    assert!(!pauses);
+    lab.state = Some(state);
+    let played = next(&mut lab);
+    tell("switch_an_endpoint", &lab, &played);
+    assert_eq!(lab.state().reserve().len(), 2, "what it replaced is in the reserve again");
+
+    let (state, pauses) = subject(&lab)("direct", true).unwrap();
+    assert!(pauses);
+    lab.state = Some(state);
+    let played = next(&mut lab);
+    tell("switch_to_direct", &lab, &played);
+
+    let mut held = normal(1, &ALL[..1], &json!({ "emergency_commit_enabled": false }));
+    held.set(&ALL[..1], Endpoint::Dead);
+    until(&mut held, Mode::DirectEmergency);
+    let (state, pauses) = subject(&held)("direct", false).unwrap();
+    assert!(!pauses, "a consent is no pause");
+    held.state = Some(state);
+    let played = next(&mut held);
+    tell("switch_consents_to_direct", &held, &played);
+}
+
+#[test]
 fn what_was_taken_down_comes_back_as_it_was() {
     let mut lab = normal(2, &ALL[..3], &json!({}));
     let subject = Subject::<Pool> {
@@ -359,7 +405,7 @@ fn repairs_lead_to_a_full_refresh() {
 #[test]
 fn a_short_list_is_refused_until_it_came_three_times() {
     let mut lab = normal(2, &ALL, &json!({ "hmn_refresh_retry_interval_sec": 5 }));
-    lab.state.as_mut().unwrap().refresh_asked = true;
+    lab.state.as_mut().unwrap().refresh_asked = Some(lab.now.clone());
     lab.source = Source::Lists(vec!["a", "b"]);
     let played = next(&mut lab);
     tell("refresh_asked", &lab, &played);

@@ -1,4 +1,6 @@
-//! `egressctl pause`, `resume` and `down`: what a person wants at once.
+//! `egressctl pause`, `resume`, `switch`, `refresh` and `down`: what a person wants at once.
+//!
+//! **Invariant:** a wish that is refused changes nothing and exits with 2.
 
 use super::{Places, complain, say};
 use crate::host::policies::Found;
@@ -10,29 +12,24 @@ use crate::step::{self, Order};
 
 /// What a person wants.
 #[derive(Clone, Copy)]
-enum Wish {
-    Pause,
+pub(super) enum Wish<'a> {
+    Pause { force: bool },
     Resume,
+    Switch { target: &'a str, force: bool },
+    Refresh,
     Down,
 }
 
-pub(super) fn pause(places: &Places, policy: &str) -> u8 {
-    control(places, policy, Wish::Pause)
-}
-
-pub(super) fn resume(places: &Places, policy: &str) -> u8 {
-    control(places, policy, Wish::Resume)
-}
-
-pub(super) fn down(places: &Places, policy: &str) -> u8 {
-    control(places, policy, Wish::Down)
-}
-
-fn control(places: &Places, policy: &str, wish: Wish) -> u8 {
+/// Does what a person wants with one policy, and says what came of it. A refusal is trouble.
+pub(super) fn control(places: &Places, policy: &str, wish: Wish<'_>) -> u8 {
     match places.find(&[policy.to_owned()]).pop() {
         Some(Ok(found)) => {
             let report = one(&found, &places.state_dir(), wish);
-            say(&report.to_string());
+            if report.exit == Exit::Invalid {
+                complain(&report.to_string());
+            } else {
+                say(&report.to_string());
+            }
             report.exit.code()
         }
         Some(Err(unusable)) => {
@@ -43,7 +40,7 @@ fn control(places: &Places, policy: &str, wish: Wish) -> u8 {
     }
 }
 
-fn one(found: &Found, state_dir: &std::path::Path, wish: Wish) -> Report {
+fn one(found: &Found, state_dir: &std::path::Path, wish: Wish<'_>) -> Report {
     match &found.policy {
         Policy::Pool(policy) => {
             let order = Order::<Pool> {
@@ -56,8 +53,12 @@ fn one(found: &Found, state_dir: &std::path::Path, wish: Wish) -> Report {
                 now: true,
             };
             match wish {
-                Wish::Pause => step::pause(&order),
+                Wish::Pause { force } => step::pause(&order, force),
                 Wish::Resume => step::resume(&order),
+                Wish::Switch { target, force } => {
+                    step::switch(&order, rights::missing(), target, force)
+                }
+                Wish::Refresh => step::refresh(&order),
                 Wish::Down => step::down(&order, rights::missing()),
             }
         }

@@ -38,7 +38,11 @@ pub struct Printed {
 /// SHA-256 of a text, in hex.
 #[must_use]
 pub fn sha256(text: &[u8]) -> String {
-    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    use std::fmt::Write as _;
+    Sha256::digest(text).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
 }
 
 /// The kernel as it concerns one policy.

@@ -96,7 +96,7 @@ impl Turn<'_> {
     fn direct(&mut self) {
         self.say(Reason::Recovering);
         if self.state.mode == Mode::DirectEmergency {
-            self.state.refresh_asked = true;
+            self.state.refresh_asked = Some(self.now.clone());
             return self.enter(Mode::BootstrapRecovery);
         }
         self.refresh();
@@ -122,7 +122,9 @@ impl Turn<'_> {
         }
         match self.state.mode {
             Mode::FullPoolRefresh => self.refresh(),
-            Mode::Normal | Mode::DegradedPool | Mode::SlotExhausted if self.state.refresh_asked => {
+            Mode::Normal | Mode::DegradedPool | Mode::SlotExhausted
+                if self.state.refresh_asked.is_some() =>
+            {
                 self.say(Reason::RefreshAsked);
                 self.enter(Mode::FullPoolRefresh);
             }

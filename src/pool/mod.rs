@@ -135,9 +135,9 @@ impl Machine for Pool {
         Ok((PoolState { wish: Some(granted.wish), ..state.clone() }, granted.pauses))
     }
 
-    fn refresh(state: &PoolState) -> Option<PoolState> {
+    fn refresh(state: &PoolState, now: &Moment) -> Option<PoolState> {
         let mut state = state.clone();
-        state.refresh_asked = true;
+        state.refresh_asked = Some(now.clone());
         state.refresh_tried_at = None;
         state.bootstrap.tried_at = None;
         Some(state)

@@ -268,7 +268,11 @@ impl fmt::Display for Reason {
             Self::WanDown => f.write_str("the WAN is down; nothing is counted or moved"),
             Self::Settling => f.write_str("the WAN was down; this step only looks"),
             Self::StoppedServing { slot, failures, why } => {
-                write!(f, "{slot} {why} for {failures} checks")
+                write!(
+                    f,
+                    "{slot} {why} for {}",
+                    count(usize::try_from(*failures).unwrap_or(0), "check")
+                )
             }
             Self::Moved { clients, to } => {
                 let names: Vec<&str> = to.iter().map(Interface::as_str).collect();
@@ -282,12 +286,13 @@ impl fmt::Display for Reason {
                 )
             }
             Self::Retesting { slot, passed, failed } => {
-                write!(f, "{slot} retested: {failed} failed, {passed} passed in a row")
+                write!(f, "{slot} retested: {failed} failed in a row")?;
+                if *passed > 0 { write!(f, ", {passed} passed") } else { Ok(()) }
             }
             Self::Undetermined { slot, why } => write!(f, "{slot} cannot be judged: {why}"),
             Self::FalseAlarm { slot } => write!(f, "{slot} passed its retests: a false alarm"),
             Self::QuarantinedEndpoint { slot, name, why } => {
-                write!(f, "{slot} endpoint {name} quarantined: {why}")
+                write!(f, "{name} of {slot} is quarantined: {why}")
             }
             Self::Repaired { slot, name } => write!(f, "{slot} is now on {name}"),
             Self::CandidateFailed { slot, name, why } => {
@@ -302,7 +307,8 @@ impl fmt::Display for Reason {
             ),
             Self::FewerSlots { serving, slots } => write!(f, "{serving} of {slots} slots serve"),
             Self::RepairsReached { repairs } => {
-                write!(f, "{repairs} repairs since the last full refresh")
+                let repairs = usize::try_from(*repairs).unwrap_or(usize::MAX);
+                write!(f, "{} since the last full refresh", count(repairs, "repair"))
             }
             Self::RefreshAsked => f.write_str("a full refresh was asked for"),
             Self::Testing { tested, passed, listed } => {

@@ -54,7 +54,7 @@ impl Turn<'_> {
     /// Carries the refresh on.
     pub(super) fn refresh(&mut self) {
         if !self.is_running()
-            && !self.state.refresh_asked
+            && self.state.refresh_asked.is_none()
             && let Some(left) = self.refresh_wait()
         {
             self.say(Reason::RefreshLater { in_sec: left.as_secs().max(1) });
@@ -96,7 +96,7 @@ impl Turn<'_> {
 
     /// The refresh came to nothing: service goes on with what works.
     fn refresh_failed(&mut self) {
-        self.state.refresh_asked = false;
+        self.state.refresh_asked = None;
         self.state.refresh_tried_at = Some(self.now.clone());
         if self.state.mode.is_direct() {
             // The provider has answered; what it listed is tested again.
@@ -288,7 +288,7 @@ impl Turn<'_> {
         // What was in the pool before is no full refresh, however many slots it fills.
         let complete = !self.any_failed_or_empty() && !self.is_last_pool(&fresh);
         self.state.fresh = None;
-        self.state.refresh_asked = false;
+        self.state.refresh_asked = None;
         self.state.refresh_tried_at = Some(self.now.clone());
         self.state.bootstrap = Bootstrap::default();
         self.state.proven = true;

@@ -150,11 +150,11 @@ impl Turn<'_> {
                 let repairs = self.state.repair_events_since_full_refresh;
                 if repairs >= self.policy.params.full_refresh_after_repairs {
                     self.say(Reason::RepairsReached { repairs });
-                    self.state.refresh_asked = true;
+                    self.state.refresh_asked = Some(self.now.clone());
                     self.enter(Mode::FullPoolRefresh);
                 } else {
                     // A list whose refresh a repair overtook is not carried on later.
-                    if !self.state.refresh_asked {
+                    if self.state.refresh_asked.is_none() {
                         self.state.fresh = None;
                     }
                     self.enter(Mode::Normal);

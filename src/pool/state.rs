@@ -104,8 +104,8 @@ pub struct PoolState {
     /// What a person asked for, until the next step.
     #[serde(default)]
     pub wish: Option<Wish>,
-    /// Somebody asked for a full refresh.
-    pub refresh_asked: bool,
+    /// When a person, or the plan itself, asked for a full refresh.
+    pub refresh_asked: Option<Moment>,
     /// Since when no slot serves.
     pub none_serves_since: Option<Moment>,
     /// The last step in which that was so.
@@ -208,7 +208,7 @@ impl PoolState {
             repair_events_since_full_refresh: 0,
             refresh_tried_at: None,
             wish: None,
-            refresh_asked: false,
+            refresh_asked: None,
             none_serves_since: None,
             none_serves_seen: None,
             short_list: None,

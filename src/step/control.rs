@@ -11,6 +11,7 @@ use crate::record::Record;
 
 /// Changes nothing until `resume`. Where clients are unprotected that stops the way back, so it
 /// wants `force`.
+#[must_use]
 pub fn pause<M: Machine>(order: &Order<'_, M>, force: bool) -> Report {
     edit(order, |record, run| {
         if !force && record.machine.as_ref().is_some_and(M::is_unprotected) {
@@ -24,6 +25,7 @@ pub fn pause<M: Machine>(order: &Order<'_, M>, force: bool) -> Report {
 }
 
 /// Goes on after a pause: counters and windows begin anew.
+#[must_use]
 pub fn resume<M: Machine>(order: &Order<'_, M>) -> Report {
     edit(order, |record, run| {
         if record.paused.take().is_none() {
@@ -35,12 +37,14 @@ pub fn resume<M: Machine>(order: &Order<'_, M>) -> Report {
 }
 
 /// Asks the next step for a full refresh.
+#[must_use]
 pub fn refresh<M: Machine>(order: &Order<'_, M>) -> Report {
-    edit(order, |record, _| {
+    edit(order, |record, run| {
         let Some(state) = &record.machine else {
             return Ok("the first step fetches the list anyway");
         };
-        let asked = M::refresh(state).ok_or("this kind of policy has nothing to refresh")?;
+        let asked =
+            M::refresh(state, &run.started).ok_or("this kind of policy has nothing to refresh")?;
         record.machine = Some(asked);
         Ok("the next step begins a full refresh")
     })
@@ -69,6 +73,7 @@ fn edit<M: Machine>(
 }
 
 /// Carries a person's choice out, in a step of its own.
+#[must_use]
 pub fn switch<M: Machine>(
     order: &Order<'_, M>,
     rights: Option<String>,
@@ -108,6 +113,7 @@ pub fn switch<M: Machine>(
 }
 
 /// Gives the clients back to main, removes all that was made, keeps the state, and pauses.
+#[must_use]
 pub fn down<M: Machine>(order: &Order<'_, M>, rights: Option<String>) -> Report {
     holding_the_lock(order, rights, |run| {
         if run.held.journal().is_some() {
@@ -129,10 +135,11 @@ pub fn down<M: Machine>(order: &Order<'_, M>, rights: Option<String>) -> Report 
             undone,
             reference: None,
         };
-        let report = run.transact(&Observation::new(now.clone()), decision)?;
+        let report = run.transact(&Observation::new(now.clone()), &decision)?;
         match report.outcome {
             Ending::Applied | Ending::Steady => {
-                Ok(report.because("down", "all that was made is removed; paused"))
+                Ok(report
+                    .because("down", "everything is removed and paused; `resume` brings it back"))
             }
             Ending::RolledBack
             | Ending::Recovered

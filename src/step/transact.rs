@@ -36,7 +36,7 @@ impl<M: Machine> Run<'_, M> {
     pub(super) fn transact(
         &mut self,
         seen: &Observation,
-        decision: Decision<M::State>,
+        decision: &Decision<M::State>,
     ) -> anyhow::Result<Report> {
         let means = M::means(self.order.policy);
         let mut report = self.blank();
@@ -95,7 +95,7 @@ impl<M: Machine> Run<'_, M> {
             }
             Err(Trouble::Answer(failed)) => {
                 if self.uplink_answers(decision.reference.as_ref())? {
-                    self.refused(&decision, &failed, &backup, &makes, report)
+                    self.refused(decision, &failed, &backup, &makes, report)
                 } else {
                     let held = self.with(decision.held.clone());
                     let why = "the WAN went down while the change was being proven";

@@ -83,7 +83,7 @@ impl Input {
         if self.asked
             && let Some(state) = &mut lab.state
         {
-            state.refresh_asked = true;
+            state.refresh_asked = Some(lab.now.clone());
         }
     }
 }

@@ -48,7 +48,7 @@ pub fn brief(state: &PoolState, now: &Moment) -> String {
         state.mode,
         state.proven,
         state.settle,
-        state.refresh_asked,
+        state.refresh_asked.is_some(),
         state.repair_events_since_full_refresh.min(2),
         age(now, state.refresh_tried_at.as_ref(), 2),
         age(now, state.none_serves_since.as_ref(), 1),
