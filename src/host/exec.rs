@@ -5,7 +5,7 @@
 
 mod child;
 
-use child::{LONGEST, Pipes, gather, kill_group, prepared};
+use child::{Child, LONGEST, kill_group, prepared};
 use std::fmt;
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
@@ -13,8 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-/// How long we wait for what must be over at once: pipes that a grandchild still holds after the
-/// child has ended, and a killed child to be gone.
+/// How long we wait for a killed child to be gone.
 pub const GRACE: Duration = Duration::from_millis(300);
 
 /// The most that is taken from a child's standard output; a full nft listing of a large gateway
@@ -150,7 +149,14 @@ impl std::error::Error for CommandError {}
 /// # Errors
 /// Everything but exit code 0, see [`CommandError`].
 pub fn run(call: &Call) -> Result<Output, CommandError> {
-    let output = run_unchecked(call)?;
+    checked(call, run_unchecked(call)?)
+}
+
+/// What a command said, if its exit code is 0.
+///
+/// # Errors
+/// For every other code; see [`CommandError`].
+pub fn checked(call: &Call, output: Output) -> Result<Output, CommandError> {
     if output.code == 0 {
         Ok(output)
     } else {
@@ -163,30 +169,48 @@ pub fn run(call: &Call) -> Result<Output, CommandError> {
 /// # Errors
 /// When it did not start, did not end in time, or said too much; see [`CommandError`].
 pub fn run_unchecked(call: &Call) -> Result<Output, CommandError> {
+    start(call)?.finish()
+}
+
+/// A command on its way, so that its caller can start another one before it waits. It is killed
+/// when it is dropped unfinished.
+#[derive(Debug)]
+pub struct Running {
+    argv: String,
+    after: Duration,
+    end: Option<Instant>,
+    child: Child,
+}
+
+/// Starts a command.
+///
+/// # Errors
+/// When it did not start; see [`CommandError`].
+pub fn start(call: &Call) -> Result<Running, CommandError> {
     let end = Instant::now().checked_add(call.deadline);
-    let io = |error| CommandError::Io { argv: call.argv(), error };
-    let mut command = prepared(&call.program, &call.args)?;
-    command = match &call.stdin {
-        Some(bytes) => command.stdin_bytes(bytes.clone()),
-        None => command.stdin_null(),
-    };
-    let (from_stdout, to_stdout) = io::pipe().map_err(io)?;
-    let (from_stderr, to_stderr) = io::pipe().map_err(io)?;
-    let handle = command.stdout_file(to_stdout).stderr_file(to_stderr).start().map_err(io)?;
-    let timed_out = || CommandError::TimedOut { argv: call.argv(), after: call.deadline };
-    match gather(&handle, Pipes::new(from_stdout, from_stderr), end) {
-        Ok(Some((status, gathered))) => Ok(Output {
-            stdout: gathered.stdout,
-            stderr: one_line(&gathered.stderr),
-            code: code_of(status),
-        }),
-        Ok(None) => {
-            kill_group(&handle);
-            Err(timed_out())
-        }
-        Err(error) => {
-            kill_group(&handle);
-            Err(io(error))
+    let command = prepared(&call.program, &call.args)?;
+    let argv = call.argv();
+    match Child::start(command, call.stdin.as_deref()) {
+        Ok(child) => Ok(Running { argv, after: call.deadline, end, child }),
+        Err(error) => Err(CommandError::Io { argv, error }),
+    }
+}
+
+impl Running {
+    /// Waits for its end, whatever its exit code is.
+    ///
+    /// # Errors
+    /// When it did not end in time or said too much; see [`CommandError`].
+    pub fn finish(self) -> Result<Output, CommandError> {
+        let Self { argv, after, end, child } = self;
+        match child.finish(end) {
+            Ok(Some((status, said))) => Ok(Output {
+                stdout: said.stdout,
+                stderr: one_line(&said.stderr),
+                code: code_of(status),
+            }),
+            Ok(None) => Err(CommandError::TimedOut { argv, after }),
+            Err(error) => Err(CommandError::Io { argv, error }),
         }
     }
 }
@@ -195,8 +219,7 @@ pub fn run_unchecked(call: &Call) -> Result<Output, CommandError> {
 /// foreground process has ended. The daemon holds none of our files and outlives us.
 ///
 /// # Errors
-/// As [`run`]; there is no standard error to quote, because a daemon that kept our pipe would die
-/// of it.
+/// As [`run`]; there is no standard error to quote, because a daemon would write to it for ever.
 pub fn spawn_detached(
     program: &str,
     args: &[String],

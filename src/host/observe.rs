@@ -7,8 +7,9 @@ use super::apply::Hands;
 use super::{clock, look, pages, provider, resolve, trial};
 use crate::observation::{Question, Reading, TrialReading, TrialResult};
 use anyhow::{Context as _, bail};
+use std::io;
 use std::path::Path;
-use std::thread::Builder;
+use std::thread::{Builder, ScopedJoinHandle};
 use std::time::Duration;
 
 /// A resolver that works answers from near by; the last good answers are kept anyway.
@@ -33,25 +34,20 @@ pub fn observe(
     questions: Vec<Question>,
     eyes: &Eyes<'_>,
 ) -> anyhow::Result<Vec<(Question, Reading)>> {
-    let readings: Vec<anyhow::Result<Reading>> = if let [question] = questions.as_slice() {
-        vec![answer(question, eyes)]
-    } else {
-        std::thread::scope(|threads| {
-            let started: Vec<_> = questions
-                .iter()
-                .map(|question| {
-                    Builder::new().spawn_scoped(threads, move || answer(question, eyes))
-                })
-                .collect();
-            started
-                .into_iter()
-                .map(|thread| {
-                    let thread = thread.context("starting a thread")?;
-                    thread.join().unwrap_or_else(|_| bail!("a thread that observed panicked"))
-                })
-                .collect()
-        })
-    };
+    let readings: Vec<anyhow::Result<Reading>> = std::thread::scope(|threads| {
+        // The last one is answered here: a thread less.
+        let Some((last, others)) = questions.split_last() else { return Vec::new() };
+        let started: Vec<_> = others
+            .iter()
+            .map(|question| Builder::new().spawn_scoped(threads, move || answer(question, eyes)))
+            .collect();
+        let last = answer(last, eyes);
+        let join = |thread: io::Result<ScopedJoinHandle<'_, _>>| {
+            let thread = thread.context("starting a thread")?;
+            thread.join().unwrap_or_else(|_| bail!("a thread that observed panicked"))
+        };
+        started.into_iter().map(join).chain([last]).collect()
+    });
     questions.into_iter().zip(readings).map(|(asked, seen)| Ok((asked, seen?))).collect()
 }
 

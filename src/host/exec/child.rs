@@ -1,11 +1,14 @@
-//! One child process: its start, its pipes, its end.
+//! One child process: its start, its files, its end.
 //!
-//! **Invariant:** nothing here waits for a pipe without also watching the clock.
+//! **Invariant:** nothing here waits but for the end of a child, and for that at most until its
+//! deadline.
 
 use super::{CommandError, GRACE, MAX_OUTPUT};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{self, PipeReader, Read as _};
-use std::os::unix::fs::PermissionsExt as _;
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
+use std::fs::File;
+use std::io::{self, Seek as _, Write as _};
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -14,21 +17,14 @@ use std::time::{Duration, Instant};
 /// A wait that no clock can overflow on: a day.
 pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// The most that is kept of standard error, of which only a line is shown.
-const MAX_STDERR: usize = 64 * 1024;
-
-/// How often we look whether a child has ended although its pipes are held open.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
-
 /// Where programs are looked for when the environment says nothing.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// All that a child said.
-#[derive(Default)]
-pub(super) struct Gathered {
+pub(super) struct Said {
     /// Standard output.
     pub(super) stdout: Vec<u8>,
-    /// The beginning of standard error.
+    /// Standard error.
     pub(super) stderr: Vec<u8>,
 }
 
@@ -69,101 +65,94 @@ fn look_up(program: &str, mut folders: impl Iterator<Item = PathBuf>) -> Option<
     }
 }
 
-/// Where a child speaks: our ends of its standard output and standard error.
-pub(super) struct Pipes {
-    stdout: Option<PipeReader>,
-    stderr: Option<PipeReader>,
+/// A child that runs. It speaks into files in memory, so that we sleep until it has ended: a pipe
+/// woke us for each of the 643 writes of one nft listing, which cost 1 ms of CPU.
+#[derive(Debug)]
+pub(super) struct Child {
+    handle: duct::Handle,
+    stdout: File,
+    stderr: File,
+    is_over: bool,
 }
 
-impl Pipes {
-    /// Our ends of two pipes.
-    pub(super) fn new(stdout: PipeReader, stderr: PipeReader) -> Self {
-        Self { stdout: Some(stdout), stderr: Some(stderr) }
+impl Child {
+    /// Starts it with `stdin` to read. Its input is a file in memory too, for which no thread has to
+    /// wait until the child has read it.
+    pub(super) fn start(command: duct::Expression, stdin: Option<&[u8]>) -> io::Result<Self> {
+        let command = match stdin {
+            Some(bytes) => {
+                let mut file = memory()?;
+                file.write_all(bytes)?;
+                file.rewind()?;
+                command.stdin_file(file)
+            }
+            None => command.stdin_null(),
+        };
+        let (stdout, stderr) = (memory()?, memory()?);
+        let command = command.stdout_file(stdout.try_clone()?).stderr_file(stderr.try_clone()?);
+        let handle = command.start()?;
+        for pid in handle.pids() {
+            bound(pid);
+        }
+        Ok(Self { handle, stdout, stderr, is_over: false })
     }
 
-    /// Waits at most `wait` for the child to say something, and takes what it said. Done without
-    /// threads, which cost more than the rest of starting a process.
-    fn take(&mut self, gathered: &mut Gathered, wait: Duration) -> io::Result<()> {
-        let wait = Timespec::try_from(wait).map_err(io::Error::other)?;
-        let mut watched = Vec::with_capacity(2);
-        watched.extend(self.stdout.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
-        watched.extend(self.stderr.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
-        match poll(&mut watched, Some(&wait)) {
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(()),
-            Err(why) => return Err(why.into()),
-        }
-        let mut ready = watched.iter().map(|pipe| !pipe.revents().is_empty()).collect::<Vec<_>>();
-        let is_stderr_ready = self.stderr.is_some() && ready.pop().unwrap_or(false);
-        let is_stdout_ready = self.stdout.is_some() && ready.pop().unwrap_or(false);
-        if is_stdout_ready {
-            read_once(&mut self.stdout, &mut gathered.stdout, usize::MAX)?;
-        }
-        if is_stderr_ready {
-            read_once(&mut self.stderr, &mut gathered.stderr, MAX_STDERR)?;
-        }
-        Ok(())
-    }
-}
-
-/// Takes what is there, keeps as much of it as there is room for, and lets an ended pipe go.
-fn read_once(pipe: &mut Option<PipeReader>, kept: &mut Vec<u8>, most: usize) -> io::Result<()> {
-    let mut buffer = [0; 16 * 1024];
-    let length = match pipe.as_mut().map_or(Ok(0), |pipe| pipe.read(&mut buffer)) {
-        Err(why) if why.kind() == io::ErrorKind::Interrupted => return Ok(()),
-        other => other?,
-    };
-    if length == 0 {
-        *pipe = None;
-    }
-    let room = most.saturating_sub(kept.len());
-    kept.extend(buffer.iter().take(length.min(room)));
-    Ok(())
-}
-
-/// Waits for the child and takes what it says; `None` when `end` came first.
-pub(super) fn gather(
-    handle: &duct::Handle,
-    mut pipes: Pipes,
-    end: Option<Instant>,
-) -> io::Result<Option<(ExitStatus, Gathered)>> {
-    let mut gathered = Gathered::default();
-    let mut ended: Option<(ExitStatus, Instant)> = None;
-    let mut looked = Instant::now();
-    loop {
-        let now = Instant::now();
-        let left = end.map_or(LONGEST, |end| end.saturating_duration_since(now)).min(LONGEST);
-        if pipes.stdout.is_none() && pipes.stderr.is_none() {
-            let output = handle.wait_timeout(left)?;
-            return Ok(output.map(|output| (output.status, gathered)));
-        }
-        if ended.is_none() && now.saturating_duration_since(looked) >= LOOK_AGAIN {
-            looked = now;
-            ended = handle.try_wait()?.map(|output| (output.status, now));
-        }
-        if let Some((status, since)) = ended
-            && now.saturating_duration_since(since) >= GRACE.min(left)
-        {
-            return Ok(Some((status, gathered)));
-        }
-        if left.is_zero() {
+    /// Waits for it and takes what it said; `None`, and it is killed, when `end` came first. What a
+    /// grandchild says later is lost.
+    pub(super) fn finish(mut self, end: Option<Instant>) -> io::Result<Option<(ExitStatus, Said)>> {
+        let left = end.map_or(LONGEST, |end| end.saturating_duration_since(Instant::now()));
+        let Some(output) = self.handle.wait_timeout(left.min(LONGEST))? else {
             return Ok(None);
-        }
-        pipes.take(&mut gathered, left.min(LOOK_AGAIN))?;
-        if gathered.stdout.len() > MAX_OUTPUT {
-            return Err(io::Error::other(format!("it wrote more than {MAX_OUTPUT} bytes")));
+        };
+        let status = output.status;
+        self.is_over = true;
+        let said = Said { stdout: taken(&self.stdout)?, stderr: taken(&self.stderr)? };
+        Ok(Some((status, said)))
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.is_over {
+            kill_group(&self.handle);
         }
     }
+}
+
+/// An empty file in memory, which no other program finds.
+fn memory() -> io::Result<File> {
+    Ok(memfd_create(c"egressctl", MemfdFlags::CLOEXEC)?.into())
+}
+
+/// Has the kernel end a child that writes more than [`MAX_OUTPUT`] to a file.
+fn bound(pid: u32) {
+    let most = u64::try_from(MAX_OUTPUT).unwrap_or(u64::MAX).saturating_add(1);
+    let limit = Rlimit { current: Some(most), maximum: Some(most) };
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    // Where this is forbidden the deadline is bound enough.
+    let _ = prlimit(pid, Resource::Fsize, limit);
+}
+
+/// All that is in a file by now.
+fn taken(file: &File) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    if length > MAX_OUTPUT {
+        return Err(io::Error::other(format!("it wrote more than {MAX_OUTPUT} bytes")));
+    }
+    let mut bytes = vec![0; length];
+    // Where the child has stopped to write is no place to read from.
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
 }
 
 /// Ends the child and all that it started in its group, and waits a moment for it, no longer: a
 /// process in an uninterruptible sleep would keep us.
 pub(super) fn kill_group(handle: &duct::Handle) {
     for pid in handle.pids() {
-        let group = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+        let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
         if let Some(group) = group {
             // A group that is gone already is what we wish for.
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+            let _ = kill_process_group(group, Signal::KILL);
         }
     }
     drop(handle.wait_timeout(GRACE));
