@@ -1,7 +1,7 @@
 //! Children that hang, flood, fail and leave children behind.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "test code")]
 
-use egressctl::host::exec::{Call, CommandError, run, run_unchecked, spawn_detached, start};
+use egressctl::host::exec::{Call, CommandError, run, run_unchecked, spawn_detached};
 use std::time::{Duration, Instant};
 
 fn sh(script: &str, deadline_ms: u64) -> Call {
@@ -73,27 +73,6 @@ fn a_grandchild_that_holds_the_pipe_does_not_hold_us() {
     let output = run(&sh("(while sleep 0.01; do echo more; done) & sleep 0.1", 30_000)).unwrap();
     assert!(output.stdout.starts_with(b"more\n"));
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
-}
-
-#[test]
-fn what_was_started_runs_beside_us_and_is_killed_when_nobody_waits() {
-    let mark = format!("{}.75", 6_000 + std::process::id() % 1_000);
-    let begun = Instant::now();
-    let one = start(&sh("sleep 0.4; echo one", 500)).unwrap();
-    let two = start(&sh("sleep 0.4; echo two >&2; exit 3", 500)).unwrap();
-    drop(start(&sh(&format!("sleep {mark} & sleep {mark}"), 30_000)).unwrap());
-    // What ended in time is taken although its time is over by now.
-    std::thread::sleep(Duration::from_millis(600));
-    assert_eq!(one.finish().unwrap().stdout, b"one\n");
-    let two = two.finish().unwrap();
-    assert_eq!((two.code, two.stderr.as_str()), (3, "two"));
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
-    let left = run_unchecked(&Call::new(
-        "pgrep",
-        &["-xf", &format!("sleep {mark}")],
-        Duration::from_secs(5),
-    ));
-    assert_eq!(left.unwrap().code, 1, "nothing is left");
 }
 
 #[test]

@@ -5,12 +5,12 @@
 
 mod child;
 
-use child::{kill_group, prepared, wait};
+use child::{Child, LONGEST, kill_group, prepared};
 use std::fmt;
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 /// How long we wait for a killed child to be gone.
@@ -179,7 +179,7 @@ pub struct Running {
     argv: String,
     after: Duration,
     end: Option<Instant>,
-    child: child::Running,
+    child: Child,
 }
 
 /// Starts a command.
@@ -190,7 +190,7 @@ pub fn start(call: &Call) -> Result<Running, CommandError> {
     let end = Instant::now().checked_add(call.deadline);
     let command = prepared(&call.program, &call.args)?;
     let argv = call.argv();
-    match child::Running::start(command, call.stdin.as_deref()) {
+    match Child::start(command, call.stdin.as_deref()) {
         Ok(child) => Ok(Running { argv, after: call.deadline, end, child }),
         Err(error) => Err(CommandError::Io { argv, error }),
     }
@@ -227,14 +227,13 @@ pub fn spawn_detached(
 ) -> Result<(), CommandError> {
     let call = Call { program: program.to_owned(), args: args.to_vec(), stdin: None, deadline };
     let io = |error| CommandError::Io { argv: call.argv(), error };
-    let mut command = prepared(program, args)?;
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().map_err(io)?;
-    let Some(status) = wait(&mut child, deadline).map_err(io)? else {
-        kill_group(&mut child);
+    let command = prepared(program, args)?.stdin_null().stdout_null().stderr_null();
+    let handle = command.start().map_err(io)?;
+    let Some(output) = handle.wait_timeout(deadline.min(LONGEST)).map_err(io)? else {
+        kill_group(&handle);
         return Err(CommandError::TimedOut { argv: call.argv(), after: deadline });
     };
-    match code_of(status) {
+    match code_of(output.status) {
         0 => Ok(()),
         code => Err(CommandError::Exit { argv: call.argv(), code, stderr: String::new() }),
     }

@@ -4,22 +4,18 @@
 //! deadline.
 
 use super::{CommandError, GRACE, MAX_OUTPUT};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::io::Errno;
-use rustix::process::{
-    Pid, PidfdFlags, Resource, Rlimit, Signal, kill_process_group, pidfd_open, prlimit,
-};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 /// A wait that no clock can overflow on: a day.
-const LONGEST: Duration = Duration::from_secs(86_400);
+pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// Where programs are looked for when the environment says nothing.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -32,9 +28,9 @@ pub(super) struct Said {
     pub(super) stderr: Vec<u8>,
 }
 
-/// The command that starts `program` in a process group of its own, so that the deadline reaches
+/// The expression that starts `program` in a process group of its own, so that the deadline reaches
 /// its children too, and with an environment in which it speaks plainly and never waits for DNS.
-pub(super) fn prepared(program: &str, args: &[String]) -> Result<Command, CommandError> {
+pub(super) fn prepared(program: &str, args: &[String]) -> Result<duct::Expression, CommandError> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     // Looked up here because a script whose interpreter is missing fails with ENOENT as well, and
     // because only an absolute path lets the standard library take the cheap posix_spawn.
@@ -42,11 +38,16 @@ pub(super) fn prepared(program: &str, args: &[String]) -> Result<Command, Comman
         let elsewhere = look_up(program, std::env::split_paths(DEFAULT_PATH));
         return Err(CommandError::NotFound { program: program.to_owned(), elsewhere });
     };
-    let mut command = Command::new(found);
-    command.args(args).process_group(0);
-    command.env("LC_ALL", "C").env("PATH", path).env("WG_ENDPOINT_RESOLUTION_RETRIES", "0");
-    command.env_remove("LOG_LEVEL");
-    Ok(command)
+    Ok(duct::cmd(found, args)
+        .env("LC_ALL", "C")
+        .env("PATH", path)
+        .env("WG_ENDPOINT_RESOLUTION_RETRIES", "0")
+        .env_remove("LOG_LEVEL")
+        .unchecked()
+        .before_spawn(|command| {
+            command.process_group(0);
+            Ok(())
+        }))
 }
 
 /// The executable file that `program` means.
@@ -65,52 +66,55 @@ fn look_up(program: &str, mut folders: impl Iterator<Item = PathBuf>) -> Option<
 }
 
 /// A child that runs. It speaks into files in memory, so that we sleep until it has ended: a pipe
-/// woke us for each of the 643 writes of one nft listing.
+/// woke us for each of the 643 writes of one nft listing, which cost 1 ms of CPU.
 #[derive(Debug)]
-pub(super) struct Running {
-    child: Child,
+pub(super) struct Child {
+    handle: duct::Handle,
     stdout: File,
     stderr: File,
     is_over: bool,
 }
 
-impl Running {
+impl Child {
     /// Starts it with `stdin` to read. Its input is a file in memory too, for which no thread has to
     /// wait until the child has read it.
-    pub(super) fn start(mut command: Command, stdin: Option<&[u8]>) -> io::Result<Self> {
-        let stdin = match stdin {
+    pub(super) fn start(command: duct::Expression, stdin: Option<&[u8]>) -> io::Result<Self> {
+        let command = match stdin {
             Some(bytes) => {
                 let mut file = memory()?;
                 file.write_all(bytes)?;
                 file.rewind()?;
-                file.into()
+                command.stdin_file(file)
             }
-            None => Stdio::null(),
+            None => command.stdin_null(),
         };
         let (stdout, stderr) = (memory()?, memory()?);
-        command.stdin(stdin).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
-        let child = command.spawn()?;
-        bound(&child);
-        Ok(Self { child, stdout, stderr, is_over: false })
+        let command = command.stdout_file(stdout.try_clone()?).stderr_file(stderr.try_clone()?);
+        let handle = command.start()?;
+        for pid in handle.pids() {
+            bound(pid);
+        }
+        Ok(Self { handle, stdout, stderr, is_over: false })
     }
 
     /// Waits for it and takes what it said; `None`, and it is killed, when `end` came first. What a
     /// grandchild says later is lost.
     pub(super) fn finish(mut self, end: Option<Instant>) -> io::Result<Option<(ExitStatus, Said)>> {
         let left = end.map_or(LONGEST, |end| end.saturating_duration_since(Instant::now()));
-        let Some(status) = wait(&mut self.child, left)? else {
+        let Some(output) = self.handle.wait_timeout(left.min(LONGEST))? else {
             return Ok(None);
         };
+        let status = output.status;
         self.is_over = true;
         let said = Said { stdout: taken(&self.stdout)?, stderr: taken(&self.stderr)? };
         Ok(Some((status, said)))
     }
 }
 
-impl Drop for Running {
+impl Drop for Child {
     fn drop(&mut self) {
         if !self.is_over {
-            kill_group(&mut self.child);
+            kill_group(&self.handle);
         }
     }
 }
@@ -121,11 +125,12 @@ fn memory() -> io::Result<File> {
 }
 
 /// Has the kernel end a child that writes more than [`MAX_OUTPUT`] to a file.
-fn bound(child: &Child) {
+fn bound(pid: u32) {
     let most = u64::try_from(MAX_OUTPUT).unwrap_or(u64::MAX).saturating_add(1);
     let limit = Rlimit { current: Some(most), maximum: Some(most) };
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     // Where this is forbidden the deadline is bound enough.
-    let _ = prlimit(Some(Pid::from_child(child)), Resource::Fsize, limit);
+    let _ = prlimit(pid, Resource::Fsize, limit);
 }
 
 /// All that is in a file by now.
@@ -140,26 +145,15 @@ fn taken(file: &File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Waits at most `left` for the end of a child; `None` when it still runs.
-pub(super) fn wait(child: &mut Child, left: Duration) -> io::Result<Option<ExitStatus>> {
-    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
-    let end = Instant::now() + left.min(LONGEST);
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let left = Timespec::try_from(left).map_err(io::Error::other)?;
-        match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)) {
-            Ok(0) => return Ok(None),
-            Ok(_) => return child.wait().map(Some),
-            Err(Errno::INTR) => {}
-            Err(why) => return Err(why.into()),
-        }
-    }
-}
-
 /// Ends the child and all that it started in its group, and waits a moment for it, no longer: a
 /// process in an uninterruptible sleep would keep us.
-pub(super) fn kill_group(child: &mut Child) {
-    // A group that is gone already is what we wish for.
-    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
-    drop(wait(child, GRACE));
+pub(super) fn kill_group(handle: &duct::Handle) {
+    for pid in handle.pids() {
+        let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        if let Some(group) = group {
+            // A group that is gone already is what we wish for.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+    drop(handle.wait_timeout(GRACE));
 }
