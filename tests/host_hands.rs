@@ -1,10 +1,5 @@
 //! The laws of looking and changing, on the real kernel.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "test code"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "test code")]
 
 mod host_hands_space;
 

@@ -181,7 +181,7 @@ fn agent_for(ask: &Ask<'_>, target: &Target, addresses: Vec<SocketAddr>, begun: 
         .max_redirects_will_error(false)
         .max_response_header_size(MAX_HEAD)
         // ureq fills 256 KiB with zeros for each ask otherwise, a tenth of the CPU of a steady step.
-        .input_buffer_size(2 * MAX_HEAD)
+        .input_buffer_size(MAX_HEAD + 1_024)
         .output_buffer_size(4 * 1024)
         .user_agent(concat!("egressctl/", env!("CARGO_PKG_VERSION")))
         .build();
