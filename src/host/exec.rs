@@ -190,7 +190,7 @@ pub fn start(call: &Call) -> Result<Running, CommandError> {
     let end = Instant::now().checked_add(call.deadline);
     let command = prepared(&call.program, &call.args)?;
     let argv = call.argv();
-    match Child::start(command, call.stdin.as_deref()) {
+    match Child::start(&command, call.stdin.as_deref()) {
         Ok(child) => Ok(Running { argv, after: call.deadline, end, child }),
         Err(error) => Err(CommandError::Io { argv, error }),
     }

@@ -78,7 +78,7 @@ pub(super) struct Child {
 impl Child {
     /// Starts it with `stdin` to read. Its input is a file in memory too, for which no thread has to
     /// wait until the child has read it.
-    pub(super) fn start(command: duct::Expression, stdin: Option<&[u8]>) -> io::Result<Self> {
+    pub(super) fn start(command: &duct::Expression, stdin: Option<&[u8]>) -> io::Result<Self> {
         let command = match stdin {
             Some(bytes) => {
                 let mut file = memory()?;
