@@ -39,7 +39,7 @@ fn plain() -> Layout {
                     SlotLayout {
                         mark: mark(n),
                         mtu: Some(1_420),
-                        addresses: [Ipv4Addr::new(10, 64, 0, n as u8 + 2)].into(),
+                        addresses: [Ipv4Addr::from(0x0a40_0002 + n)].into(),
                     },
                 )
             })
