@@ -82,6 +82,9 @@ pub trait Machine {
     /// How often a step is due, and how long one may take.
     fn rhythm(policy: &Self::Policy) -> Rhythm;
 
+    /// Interfaces that are made and removed again within a run.
+    fn scratch(policy: &Self::Policy) -> BTreeSet<crate::names::Interface>;
+
     /// How the policy's tunnels are made.
     fn means(policy: &Self::Policy) -> Means;
 }

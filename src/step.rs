@@ -246,29 +246,21 @@ impl<M: Machine> Run<'_, M> {
             if paused && questions.iter().any(changes) {
                 return Ok(M::consider(&self.subject(), seen, &now, false));
             }
-            let makes: BTreeSet<Interface> = questions
-                .iter()
-                .filter_map(|question| match question {
-                    Question::Trial(trial) => Some(trial.interface.clone()),
-                    Question::Kernel(_)
-                    | Question::Names(_)
-                    | Question::Pages(_)
-                    | Question::List(_) => None,
-                })
-                .collect();
-            if !makes.is_empty() && !testing {
+            let tries = questions.iter().any(|question| match question {
+                Question::Trial(_) => true,
+                Question::Kernel(_)
+                | Question::Names(_)
+                | Question::Pages(_)
+                | Question::List(_) => false,
+            });
+            if tries && !testing {
                 let backup = seen.kernel().map(|kernel| kernel.world.clone()).unwrap_or_default();
                 self.held.begin(&Journal {
                     at: now,
                     purpose: "candidates are tested".to_owned(),
                     backup,
-                    // All that a batch may make: a later batch may be larger than the first.
-                    makes: M::scope(&self.subject(), 0)
-                        .interfaces
-                        .into_iter()
-                        .filter(|name| !self.record.owned.interfaces.contains(name))
-                        .filter(|name| makes.contains(name) || is_test::<M>(self, name))
-                        .collect(),
+                    // Every batch of this run: a later one may be larger than the first.
+                    makes: M::scratch(self.order.policy),
                     commands: Vec::new(),
                     undone: self.record.clone(),
                 })?;
@@ -352,11 +344,6 @@ impl<M: Machine> Run<'_, M> {
     fn forget(&self, keep: &BTreeSet<u32>) {
         drop(provider::forget(self.folder.path(), keep));
     }
-}
-
-/// Whether an interface is one that candidates are tested on: in scope, and expected nowhere.
-fn is_test<M: Machine>(run: &Run<'_, M>, name: &Interface) -> bool {
-    !M::scope(&run.subject(), 0).expected.contains_key(name)
 }
 
 /// What is remembered of a loaded nft table.

@@ -5,12 +5,17 @@
 //! **Invariant:** the text depends on the layout alone, and equal layouts give equal text, so that a
 //! hash of the text tells whether the table is the one that is wished.
 
+mod text;
+
+pub use text::placement_in;
+
 use crate::names::{Interface, Mark};
 use crate::policy::pool::{DIRECT_MARK, INBOUND_MARK, MARK_BASE};
 use ipnet::{Ipv4Net, Ipv6Net};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
+use text::{element, named, names, names_with};
 
 /// Everything that the table of a pool depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -370,58 +375,3 @@ impl Layout {
 /// The seed of the spread hash: any constant does, it only has to stay the same across runs so that
 /// a client keeps its bucket.
 const SEED: u32 = 0x4547;
-
-fn element(net: Ipv4Net) -> String {
-    if net.prefix_len() == 32 { net.addr().to_string() } else { net.to_string() }
-}
-
-/// A named set or map; nft refuses an empty `elements`.
-fn named(out: &mut String, head: &str, kind: &str, elements: impl Iterator<Item = String>) {
-    let elements: Vec<String> = elements.collect();
-    let _ = if elements.is_empty() {
-        writeln!(out, "  {head} {{ {kind} }}")
-    } else {
-        writeln!(out, "  {head} {{ {kind} elements = {{ {} }}; }}", elements.join(", "))
-    };
-}
-
-/// One quoted name, or an anonymous set of several.
-fn names<'a>(interfaces: impl Iterator<Item = &'a Interface>) -> String {
-    let all: Vec<String> = interfaces.map(|name| format!("\"{name}\"")).collect();
-    match all.as_slice() {
-        [one] => one.clone(),
-        several => format!("{{ {} }}", several.join(", ")),
-    }
-}
-
-fn names_with<'a>(first: &str, rest: impl Iterator<Item = &'a Interface>) -> String {
-    let all: Vec<String> =
-        std::iter::once(format!("\"{first}\"")).chain(rest.map(|n| format!("\"{n}\""))).collect();
-    format!("{{ {} }}", all.join(", "))
-}
-
-/// Reads the placement back, from what `nft list table` prints or from a rendered text: each element
-/// of `client_mark`.
-#[must_use]
-pub fn placement_in(text: &str) -> BTreeMap<Ipv4Net, Mark> {
-    let Some((_, after)) = text.split_once("map client_mark {") else {
-        return BTreeMap::new();
-    };
-    // What stands next is the set of clients, in both.
-    let body = after.split_once("set clients").map_or(after, |(body, _)| body);
-    let Some((_, elements)) = body.split_once("elements = {") else {
-        return BTreeMap::new();
-    };
-    let elements = elements.split_once('}').map_or(elements, |(elements, _)| elements);
-    elements
-        .split(',')
-        .filter_map(|element| {
-            let (net, mark) = element.trim().split_once(" : ")?;
-            let net = net
-                .parse::<Ipv4Net>()
-                .or_else(|_| net.parse::<Ipv4Addr>().map(Ipv4Net::from))
-                .ok()?;
-            Some((net, Mark::try_from(mark.trim().to_owned()).ok()?))
-        })
-        .collect()
-}

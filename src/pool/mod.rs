@@ -40,7 +40,7 @@ use crate::time::Moment;
 use assess::{WanVerdict, assess};
 use candidate::Candidate;
 use state::Egress;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use turn::Turn;
 
@@ -197,6 +197,10 @@ impl Machine for Pool {
             interval: Duration::from_secs(policy.params.health_check_interval_sec),
             budget: Duration::from_secs(policy.params.step_budget_sec),
         }
+    }
+
+    fn scratch(policy: &PoolPolicy) -> BTreeSet<Interface> {
+        policy.test.interfaces().into_iter().collect()
     }
 
     fn means(policy: &PoolPolicy) -> Means {
