@@ -73,6 +73,16 @@ fn a_grandchild_that_holds_the_pipe_does_not_hold_us() {
     let output = run(&sh("(while sleep 0.01; do echo more; done) & sleep 0.1", 30_000)).unwrap();
     assert!(output.stdout.starts_with(b"more\n"));
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    // Nor does one that goes on fill the memory: there is nothing to write to any more.
+    let folder = tempfile::tempdir().unwrap();
+    let ended = folder.path().join("ended");
+    let script = format!("(cat /dev/zero; touch {}) 2>/dev/null & exit 0", ended.display());
+    run(&sh(&script, 30_000)).unwrap();
+    let begun = Instant::now();
+    while !ended.exists() {
+        assert!(begun.elapsed() < Duration::from_secs(5), "it still writes");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]
@@ -80,6 +90,8 @@ fn megabytes_are_taken_and_a_flood_is_stopped() {
     let output = run(&sh("head -c 8000000 /dev/zero", 20_000)).unwrap();
     assert_eq!(output.stdout.len(), 8_000_000);
     let failed = run(&sh("cat /dev/zero", 20_000)).unwrap_err();
+    assert!(matches!(failed, CommandError::Io { .. }), "{failed}");
+    let failed = run(&sh("cat /dev/zero >&2 & sleep 9", 20_000)).unwrap_err();
     assert!(matches!(failed, CommandError::Io { .. }), "{failed}");
 }
 

@@ -4,8 +4,8 @@
 //! deadline.
 
 use super::{CommandError, GRACE, MAX_OUTPUT};
-use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 
 /// A wait that no clock can overflow on: a day.
 pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
+
+/// How often we look whether a child says too much.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Where programs are looked for when the environment says nothing.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -91,23 +94,26 @@ impl Child {
         let (stdout, stderr) = (memory()?, memory()?);
         let command = command.stdout_file(stdout.try_clone()?).stderr_file(stderr.try_clone()?);
         let handle = command.start()?;
-        for pid in handle.pids() {
-            bound(pid);
-        }
         Ok(Self { handle, stdout, stderr, is_over: false })
     }
 
-    /// Waits for it and takes what it said; `None`, and it is killed, when `end` came first. What a
-    /// grandchild says later is lost.
+    /// Waits for it and takes what it said; `None`, and it is killed, when `end` came first. It is
+    /// killed too when it says too much meanwhile. What a grandchild says later is lost.
     pub(super) fn finish(mut self, end: Option<Instant>) -> io::Result<Option<(ExitStatus, Said)>> {
-        let left = end.map_or(LONGEST, |end| end.saturating_duration_since(Instant::now()));
-        let Some(output) = self.handle.wait_timeout(left.min(LONGEST))? else {
-            return Ok(None);
-        };
-        let status = output.status;
-        self.is_over = true;
-        let said = Said { stdout: taken(&self.stdout)?, stderr: taken(&self.stderr)? };
-        Ok(Some((status, said)))
+        loop {
+            let left = end.map_or(LONGEST, |end| end.saturating_duration_since(Instant::now()));
+            if let Some(output) = self.handle.wait_timeout(left.min(LOOK_AGAIN))? {
+                let status = output.status;
+                self.is_over = true;
+                let said = Said { stdout: taken(&self.stdout)?, stderr: taken(&self.stderr)? };
+                return Ok(Some((status, said)));
+            }
+            length(&self.stdout)?;
+            length(&self.stderr)?;
+            if left <= LOOK_AGAIN {
+                return Ok(None);
+            }
+        }
     }
 }
 
@@ -116,30 +122,31 @@ impl Drop for Child {
         if !self.is_over {
             kill_group(&self.handle);
         }
+        for file in [&self.stdout, &self.stderr] {
+            // A grandchild that still writes gets an error, as from a closed pipe; else it would
+            // fill the memory. The kernel seals each file that was made to be sealed.
+            let _ = fcntl_add_seals(file, SealFlags::GROW);
+        }
     }
 }
 
 /// An empty file in memory, which no other program finds.
 fn memory() -> io::Result<File> {
-    Ok(memfd_create(c"egressctl", MemfdFlags::CLOEXEC)?.into())
+    Ok(memfd_create(c"egressctl", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?.into())
 }
 
-/// Has the kernel end a child that writes more than [`MAX_OUTPUT`] to a file.
-fn bound(pid: u32) {
-    let most = u64::try_from(MAX_OUTPUT).unwrap_or(u64::MAX).saturating_add(1);
-    let limit = Rlimit { current: Some(most), maximum: Some(most) };
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    // Where this is forbidden the deadline is bound enough.
-    let _ = prlimit(pid, Resource::Fsize, limit);
-}
-
-/// All that is in a file by now.
-fn taken(file: &File) -> io::Result<Vec<u8>> {
+/// How much is in a file by now, which must not be more than [`MAX_OUTPUT`].
+fn length(file: &File) -> io::Result<usize> {
     let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
     if length > MAX_OUTPUT {
         return Err(io::Error::other(format!("it wrote more than {MAX_OUTPUT} bytes")));
     }
-    let mut bytes = vec![0; length];
+    Ok(length)
+}
+
+/// All that is in a file by now.
+fn taken(file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length(file)?];
     // Where the child has stopped to write is no place to read from.
     file.read_exact_at(&mut bytes, 0)?;
     Ok(bytes)
