@@ -175,7 +175,7 @@ fn candidates_are_tried_side_by_side_and_leave_nothing() {
                 break;
             }
             assert!(Instant::now() < deadline, "{left}");
-            std::thread::yield_now();
+            thread::yield_now();
         }
 
         // A path that eats large packets.
