@@ -6,7 +6,7 @@
 use crate::kernel::World;
 use crate::kernel::diff::Means;
 use crate::names::{Mark, PolicyName};
-use crate::observation::{KernelReading, KernelScope, Observation, Question};
+use crate::observation::{KernelReading, KernelScope, Observation, Question, Realm};
 use crate::plan::Check;
 use crate::pool::candidate::Candidate;
 use crate::time::Moment;
@@ -82,6 +82,9 @@ pub trait Machine {
     /// How often a step is due, and how long one may take.
     fn rhythm(policy: &Self::Policy) -> Rhythm;
 
+    /// What tells the policy's rules and routes from a stranger's.
+    fn realm(policy: &Self::Policy) -> Realm;
+
     /// Interfaces that are made and removed again within a run.
     fn scratch(policy: &Self::Policy) -> BTreeSet<crate::names::Interface>;
 
@@ -118,6 +121,9 @@ pub struct Owned {
     pub interfaces: BTreeSet<crate::names::Interface>,
     /// Values below `/proc/sys` from before it changed them.
     pub sysctls: BTreeMap<String, String>,
+    /// Under which numbers its rules and routes were made, for when the policy has others since.
+    #[serde(default)]
+    pub realms: BTreeSet<Realm>,
 }
 
 /// A machine's answer to what was seen so far.

@@ -288,10 +288,9 @@ pub struct KernelScope {
     pub owned: BTreeSet<Interface>,
     /// What state expects on an interface.
     pub expected: BTreeMap<Interface, (ConfigRef, Keys)>,
-    /// The protocol number of our rules and routes.
-    pub protocol: u8,
-    /// The first and last priority of our rules.
-    pub priorities: (u32, u32),
+    /// What tells our rules and routes from a stranger's: as the policy says it now, and as it said
+    /// it when what is recorded was made.
+    pub realms: BTreeSet<Realm>,
     /// The nft table in family `inet`.
     pub nft_table: String,
     /// Paths below `/proc/sys`.
@@ -302,6 +301,33 @@ pub struct KernelScope {
     pub users: BTreeSet<String>,
     /// Whether the kernel sends what is bound to a device out by it.
     pub bound: Vec<(IpAddr, Interface)>,
+}
+
+/// Numbers that tell a policy's rules and routes from a stranger's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Realm {
+    /// The protocol number of rules and routes.
+    pub protocol: u8,
+    /// The first and last priority of rules.
+    pub priorities: (u32, u32),
+    /// The first and last table of routes.
+    pub tables: (u32, u32),
+}
+
+impl Realm {
+    /// Whether a rule is of this realm.
+    #[must_use]
+    pub fn has_rule(&self, protocol: Option<u8>, priority: u32) -> bool {
+        let (first, last) = self.priorities;
+        protocol == Some(self.protocol) && (first..=last).contains(&priority)
+    }
+
+    /// Whether a route is of this realm.
+    #[must_use]
+    pub fn has_route(&self, protocol: Option<u8>, table: u32) -> bool {
+        let (first, last) = self.tables;
+        protocol == Some(self.protocol) && (first..=last).contains(&table)
+    }
 }
 
 /// The two public keys that tell one tunnel from another.

@@ -29,7 +29,7 @@ use crate::kernel::diff::diff;
 use crate::kernel::read::sha256;
 use crate::machine::{Considered, Decision, Machine, Owned, ReasonText, Subject};
 use crate::names::{Interface, PolicyName};
-use crate::observation::{Observation, Question};
+use crate::observation::{Observation, Question, Realm};
 use crate::outcome::{Ending, Exit, Report};
 use crate::record::{Journal, LastStep, LoadedNft, Record};
 use crate::time::Moment;
@@ -353,7 +353,7 @@ fn loaded_nft(desired: &World, actual: &World) -> Option<LoadedNft> {
 }
 
 /// What the policy owns once a world is proven.
-fn owned_after(before: &Owned, desired: &World, backup: &World) -> Owned {
+fn owned_after(before: &Owned, desired: &World, backup: &World, realm: Realm) -> Owned {
     let interfaces: BTreeSet<Interface> = desired.tunnels.keys().cloned().collect();
     let ours = |path: &str| {
         interfaces.iter().chain(&before.interfaces).any(|name| path.contains(&format!("/{name}/")))
@@ -367,5 +367,6 @@ fn owned_after(before: &Owned, desired: &World, backup: &World) -> Owned {
             Some((path.clone(), original.clone()))
         })
         .collect();
-    Owned { interfaces, sysctls }
+    // Once a world is proven nothing is left under other numbers.
+    Owned { interfaces, sysctls, realms: BTreeSet::from([realm]) }
 }

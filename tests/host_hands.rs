@@ -12,7 +12,7 @@ use egressctl::kernel::read::sha256;
 use egressctl::kernel::{ConfigRef, NftTable, World};
 use egressctl::machine::Cut;
 use egressctl::names::{Interface, Mark, Table};
-use egressctl::observation::{KernelReading, KernelScope, Keys};
+use egressctl::observation::{KernelReading, KernelScope, Keys, Realm};
 use egressctl::plan::{Action, Backend, RouteQuery, Step};
 use host_hands_space::{Space, interface, may, name, shell, tunnel};
 use std::collections::BTreeSet;
@@ -124,8 +124,11 @@ impl Bench {
             interfaces: self.slots.iter().cloned().collect(),
             owned: self.slots.iter().cloned().collect(),
             expected,
-            protocol: 201,
-            priorities: (20_000, 24_095),
+            realms: BTreeSet::from([Realm {
+                protocol: 201,
+                priorities: (20_000, 24_095),
+                tables: (101, 110),
+            }]),
             nft_table: TABLE.to_owned(),
             sysctls: self.wished.sysctls.keys().cloned().collect(),
             tool: "wg".to_owned(),

@@ -47,17 +47,20 @@ pub fn kernel(scope: &KernelScope) -> anyhow::Result<KernelReading> {
     let listed = four(scope, &printed.tunnels)?;
     let six = rules_of_six(&six, &exec::checked(&six, six_runs.finish()?)?)?;
     printed.nft = table(&nft, &nft_runs.finish()?)?;
-    let [links, rules, routes, defaults] = listed.listings.as_slice() else {
+    let [links, rules, defaults, routes @ ..] = listed.listings.as_slice() else {
         bail!("the batch of ip printed too few listings");
     };
     printed.links = parse_links(links).context("reading ip addr show")?;
     printed.rules = parse_rules(rules, Family::V4).context("reading ip rule show")?;
     printed.rules.extend(parse_rules(&six, Family::V6).context("reading ip -6 rule show")?);
-    printed.routes =
-        parse_routes(routes, Table::MAIN).context("reading ip route show table all")?;
-    for route in &mut printed.routes {
-        // `ip` leaves out what it was asked to select by.
-        route.protocol.get_or_insert(scope.protocol);
+    for (routes, protocol) in routes.iter().zip(protocols(scope)) {
+        let mut routes =
+            parse_routes(routes, Table::MAIN).context("reading ip route show table all")?;
+        for route in &mut routes {
+            // `ip` leaves out what it was asked to select by.
+            route.protocol.get_or_insert(protocol);
+        }
+        printed.routes.extend(routes);
     }
     printed.defaults = parse_routes(defaults, Table::MAIN).context("reading ip route show")?;
     printed.bindable = listed.bindable;
@@ -122,6 +125,11 @@ fn one_by_one(scope: &KernelScope) -> anyhow::Result<String> {
     Ok(text)
 }
 
+/// The protocol numbers of our routes, each once.
+fn protocols(scope: &KernelScope) -> BTreeSet<u8> {
+    scope.realms.iter().map(|realm| realm.protocol).collect()
+}
+
 /// What the batch of both families printed.
 struct Listed {
     listings: Vec<Value>,
@@ -132,10 +140,11 @@ fn four(
     scope: &KernelScope,
     tunnels: &BTreeMap<Interface, DumpedTunnel>,
 ) -> anyhow::Result<Listed> {
-    let protocol = scope.protocol;
-    let listings = format!(
-        "addr show\nrule show\nroute show table all protocol {protocol}\nroute show default\n"
-    );
+    let mut listings = "addr show\nrule show\nroute show default\n".to_owned();
+    for protocol in protocols(scope) {
+        listings.extend(["route show table all protocol ", &protocol.to_string(), "\n"]);
+    }
+    let asked = listings.lines().count();
     let bound: Vec<&(IpAddr, Interface)> =
         scope.bound.iter().filter(|(_, interface)| tunnels.contains_key(interface)).collect();
     let mut lines = vec![listings.clone()];
@@ -144,8 +153,8 @@ fn four(
     let call = Call::new("ip", &ip, DEADLINE).with_stdin(lines.concat().into_bytes());
     let output = exec::run_unchecked(&call)?;
     if output.code == 0 {
-        let mut printed = split(&call, &output, 4 + bound.len())?;
-        let answers = printed.split_off(4.min(printed.len()));
+        let mut printed = split(&call, &output, asked + bound.len())?;
+        let answers = printed.split_off(asked.min(printed.len()));
         let bindable = bound
             .iter()
             .zip(answers)
@@ -156,7 +165,7 @@ fn four(
     }
     // A question without an answer ends the batch, so each is put alone.
     let call = Call::new("ip", &ip, DEADLINE).with_stdin(listings.into_bytes());
-    let listings = split(&call, &exec::run(&call)?, 4)?;
+    let listings = split(&call, &exec::run(&call)?, asked)?;
     let mut bindable = BTreeSet::new();
     for (to, by) in bound {
         let to = to.to_string();

@@ -67,20 +67,21 @@ pub fn reading(scope: &KernelScope, printed: Printed) -> KernelReading {
         let of = |name: &&Interface| path.contains(&format!("/{name}/"));
         scope.interfaces.iter().find(of).is_none_or(|name| world.tunnels.contains_key(name))
     });
-    let (first, last) = scope.priorities;
     world.rules = printed
         .rules
         .into_iter()
         .filter(|rule| {
-            rule.protocol == Some(scope.protocol)
-                && (first..=last).contains(&rule.priority)
+            scope.realms.iter().any(|realm| realm.has_rule(rule.protocol, rule.priority))
                 && rule.del_args().is_some()
         })
         .collect();
     world.routes = printed
         .routes
         .into_iter()
-        .filter(|route| route.protocol == Some(scope.protocol) && route.del_args().is_some())
+        .filter(|route| {
+            scope.realms.iter().any(|realm| realm.has_route(route.protocol, route.table.0))
+                && route.del_args().is_some()
+        })
         .collect();
     world.nft = printed.nft.map(|listing| NftTable {
         name: scope.nft_table.clone(),

@@ -8,7 +8,7 @@ use super::state::{PoolState, Slot, Surroundings};
 use crate::machine::Owned;
 use crate::names::{Interface, Mark, PolicyName};
 use crate::observation::{
-    AnyOrAll, Asker, Expect, KernelScope, Keys, Observation, Page, Pages, Question, Trial,
+    AnyOrAll, Asker, Expect, KernelScope, Keys, Observation, Page, Pages, Question, Realm, Trial,
 };
 use crate::policy::PoolPolicy;
 use crate::policy::pool::PRIORITIES;
@@ -63,19 +63,30 @@ pub(super) fn scope(
         })
         .unwrap_or(FAR);
     let bound = expected.keys().map(|interface| (target, interface.clone())).collect();
-    let first = policy.routing.rule_priority;
+    let realms = std::iter::once(realm(policy)).chain(owned.realms.iter().copied()).collect();
     KernelScope {
         turn,
         interfaces,
         owned: owned.interfaces.clone(),
         expected,
-        protocol: policy.routing.protocol,
-        priorities: (first, first.saturating_add(PRIORITIES - 1)),
+        realms,
         nft_table: name.nft_table(),
         sysctls,
         tool: policy.wireguard.tool.program().to_owned(),
         users: policy.users().into_iter().map(str::to_owned).collect(),
         bound,
+    }
+}
+
+/// What tells the pool's rules and routes from a stranger's.
+pub(super) fn realm(policy: &PoolPolicy) -> Realm {
+    let first = policy.routing.rule_priority;
+    let table = policy.slots.first_table;
+    let more = u32::try_from(policy.slots.interfaces.len()).unwrap_or(u32::MAX).saturating_sub(1);
+    Realm {
+        protocol: policy.routing.protocol,
+        priorities: (first, first.saturating_add(PRIORITIES - 1)),
+        tables: (table, table.saturating_add(more)),
     }
 }
 

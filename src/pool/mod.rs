@@ -34,7 +34,7 @@ pub use state::PoolState;
 use crate::kernel::diff::Means;
 use crate::machine::{Considered, Decision, Future, Machine, ReasonText, Rhythm, Subject};
 use crate::names::Interface;
-use crate::observation::{KernelReading, KernelScope, Observation, Question};
+use crate::observation::{KernelReading, KernelScope, Observation, Question, Realm};
 use crate::policy::PoolPolicy;
 use crate::time::Moment;
 use assess::{WanVerdict, assess};
@@ -197,6 +197,10 @@ impl Machine for Pool {
             interval: Duration::from_secs(policy.params.health_check_interval_sec),
             budget: Duration::from_secs(policy.params.step_budget_sec),
         }
+    }
+
+    fn realm(policy: &PoolPolicy) -> Realm {
+        ask::realm(policy)
     }
 
     fn scratch(policy: &PoolPolicy) -> BTreeSet<Interface> {

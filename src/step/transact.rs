@@ -346,7 +346,8 @@ impl<M: Machine> Run<'_, M> {
         backup: &World,
     ) -> anyhow::Result<()> {
         self.barrier(future.barrier.as_deref())?;
-        let owned = owned_after(&self.record.owned, &future.world, backup);
+        let owned =
+            owned_after(&self.record.owned, &future.world, backup, M::realm(self.order.policy));
         self.record = Record {
             machine: Some(future.state.clone()),
             nft: loaded_nft(desired, actual),

@@ -1,0 +1,105 @@
+//! A policy that is edited while its pool is up: the next step brings the kernel in step, whole.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::print_stderr,
+    reason = "test code"
+)]
+
+mod lab;
+
+use lab::Lab;
+use lab::pool::{Pool, differences};
+use serde_json::{Value, json};
+
+/// What `Pool::new` writes, so that an edit changes what it means to change and nothing else.
+fn edited(lab: &Lab, change: impl FnOnce(&mut Value)) {
+    let _pool = Pool::new(lab, change);
+}
+
+/// The rules that are not the kernel's own three of each family.
+fn rules(lab: &Lab) -> Vec<String> {
+    let listed = format!("{}{}", lab.gw().ip("rule show"), lab.gw().ip("-6 rule show"));
+    let own = ["0:", "32766:", "32767:"];
+    listed
+        .lines()
+        .filter(|line| !own.iter().any(|number| line.starts_with(number)))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn other_numbers_leave_no_orphan_and_no_leak() {
+    let lab = Lab::builder().clients(4).endpoints(6).strict().start();
+    let bare = Pool::new(&lab, |_| {}).kernel();
+    let pool = Pool::up(&lab, |_| {});
+    let (endpoints, homes) = (pool.endpoints(), pool.serves(4));
+    let before = rules(&lab).len();
+    edited(&lab, |policy| {
+        policy["routing"]["protocol"] = json!(77);
+        policy["routing"]["rule_priority"] = json!(9_000);
+        policy["routing"]["first_mark"] = json!("0x51230000");
+        policy["slots"]["first_table"] = json!(901);
+    });
+    let step = pool.step();
+    assert_eq!(step.went(), (Some(0), "NORMAL", "NORMAL"), "{step:#?}");
+    let now = rules(&lab);
+    assert_eq!(now.len(), before, "{now:#?}");
+    assert!(now.iter().all(|rule| rule.contains("proto 77")), "{now:#?}");
+    let routes = lab.gw().ip("route show table all");
+    assert!(!routes.contains("table 101") && routes.contains("table 901"), "{routes}");
+    assert_eq!((pool.endpoints(), pool.serves(4)), (endpoints, homes));
+    assert!(pool.step().is_steady());
+    pool.nothing_leaked();
+    assert_eq!(lab.gw().egressctl(&["down", "home"]).code, Some(0));
+    assert_eq!(differences(&bare, &pool.kernel()), Vec::<String>::new());
+}
+
+#[test]
+fn a_strangers_route_and_rule_with_our_number_elsewhere_are_left_alone() {
+    let lab = Lab::builder().clients(2).endpoints(5).start();
+    let space = lab.gw().space();
+    space.batch("route add 192.0.2.200/32 via 203.0.113.1 table 77 proto 201");
+    space.batch("rule add priority 15000 from 10.77.0.99 lookup 77 proto 201");
+    let pool = Pool::up(&lab, |_| {});
+    pool.goes("NORMAL", "NORMAL");
+    assert_eq!(lab.gw().egressctl(&["down", "home"]).code, Some(0));
+    assert!(lab.gw().ip("route show table 77").contains("192.0.2.200"));
+    assert!(rules(&lab).iter().any(|rule| rule.starts_with("15000:")));
+}
+
+#[test]
+fn slots_and_clients_come_and_go_and_the_others_stay() {
+    let lab = Lab::builder().clients(5).endpoints(8).start();
+    let pool = Pool::up(&lab, |policy| {
+        policy["clients"].as_array_mut().unwrap().pop();
+    });
+    // The fifth client is nobody's yet and leaves by the WAN.
+    let (tunnels, homes) = (pool.tunnels(), lab.exits());
+    let mark = lab.capture.mark();
+    edited(&lab, |policy| {
+        policy["slots"]["interfaces"] = json!(["vpn1", "vpn2", "vpn3", "vpn4", "vpn9"]);
+    });
+    pool.settles(8);
+    let now = pool.tunnels();
+    assert!(!now.contains_key("vpn5") && now.contains_key("vpn9"), "{:?}", now.keys());
+    for slot in ["vpn1", "vpn2", "vpn3", "vpn4"] {
+        assert!(now[slot].goes_on_from(&tunnels[slot]), "{slot} was touched");
+    }
+    assert!(!lab.gw().devices().iter().any(|device| device == "vpn5"));
+    let exits = lab.exits();
+    assert!(exits.iter().all(Option::is_some), "{exits:?}");
+    assert_eq!(exits[..4], homes[..4], "the fifth client is new, nobody else was moved");
+    assert_eq!(lab.capture.leaks_since(mark), []);
+
+    edited(&lab, |policy| policy["slots"]["interfaces"] = json!(["vpn1", "vpn2"]));
+    pool.settles(8);
+    assert_eq!(pool.endpoints().len(), 2);
+    pool.serves(2);
+    assert!(pool.step().is_steady());
+}
