@@ -11,7 +11,7 @@ use crate::iproute::Link;
 use crate::kernel::diff::Means;
 use crate::kernel::{ConfigRef, Ends, World};
 use crate::names::{Interface, Mark};
-use crate::policy::pool::{Provider, Require};
+use crate::policy::pool::{Provider, Require, Wanted};
 use crate::pool::candidate::{Candidate, Rejected};
 use crate::time::Moment;
 use crate::url::Target;
@@ -30,7 +30,7 @@ pub enum Question {
     /// Pages, side by side.
     Pages(Pages),
     /// The provider's list.
-    List(ListQuestion),
+    List(Box<ListQuestion>),
     /// A candidate, tried on a test interface.
     Trial(Box<Trial>),
 }
@@ -380,10 +380,43 @@ pub struct Counters {
 pub struct ListQuestion {
     /// The source.
     pub provider: Provider,
+    /// Which of its entries are wanted.
+    pub wanted: Wanted,
     /// The folder that the candidates' files go into.
     pub generation: u32,
     /// Whether the program that configures tunnels understands AmneziaWG.
     pub amnezia: bool,
+    /// The way to a source in the network; `None`: as the machine's own packets go.
+    pub via: Option<ListVia>,
+    /// The last good addresses of the source's hosts; a host that is not among them is resolved
+    /// while asking.
+    pub names: BTreeMap<String, Vec<IpAddr>>,
+    /// What tells the list at hand from a newer one; `None`: there is none at hand.
+    pub known: Option<Validators>,
+    /// Candidates at hand, for sources that give each server a file of its own: what did not change
+    /// is not asked for again.
+    pub have: Vec<Candidate>,
+}
+
+/// The way to a source in the network.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListVia {
+    /// The device that requests must leave by.
+    pub device: Interface,
+    /// The mark that they carry, where the routing rules know one for the device.
+    pub mark: Option<Mark>,
+}
+
+/// What tells one version of a list from another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Validators {
+    /// The server's tag of the version.
+    pub etag: Option<String>,
+    /// When the list was last changed, as the server wrote it.
+    pub last_modified: Option<String>,
+    /// A hash of where it came from and what was wanted of it. After a change of the policy the
+    /// same list gives other candidates.
+    pub of: String,
 }
 
 /// What the provider said.
@@ -395,11 +428,19 @@ pub enum ListReading {
         candidates: Vec<Candidate>,
         /// What is unusable, and why.
         rejected: Vec<Rejected>,
+        /// To ask next time whether it changed.
+        validators: Option<Validators>,
     },
+    /// The list at hand is still the newest.
+    Unchanged,
     /// No list.
     Unavailable {
-        /// Why not.
+        /// Why not, and what to do.
         why: String,
+        /// Whether the source itself answered, which proves the way to it.
+        answered: bool,
+        /// How long the source wishes not to be asked.
+        retry_after_sec: Option<u64>,
     },
 }
 

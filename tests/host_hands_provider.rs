@@ -6,10 +6,11 @@ mod host_hands_space;
 use egressctl::host::provider::{forget, list};
 use egressctl::kernel::read::sha256;
 use egressctl::observation::{ListQuestion, ListReading};
-use egressctl::policy::pool::{Directory, Provider};
+use egressctl::policy::provider::{Directory, Provider, Wanted};
 use egressctl::pool::candidate::{Candidate, Rejected};
 use egressctl::wireguard::parse_bytes;
 use host_hands_space::{conf, key};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -18,13 +19,22 @@ use std::path::Path;
 
 fn question(path: &Path) -> ListQuestion {
     let provider = Provider::Directory(Directory { path: path.to_owned() });
-    ListQuestion { provider, generation: 7, amnezia: false }
+    ListQuestion {
+        provider,
+        wanted: Wanted::default(),
+        generation: 7,
+        amnezia: false,
+        via: None,
+        names: BTreeMap::new(),
+        known: None,
+        have: Vec::new(),
+    }
 }
 
 fn listed(question: &ListQuestion, folder: &Path) -> (Vec<Candidate>, Vec<Rejected>) {
     match list(question, folder, true) {
-        ListReading::Listed { candidates, rejected } => (candidates, rejected),
-        ListReading::Unavailable { why } => panic!("{why}"),
+        ListReading::Listed { candidates, rejected, .. } => (candidates, rejected),
+        other @ (ListReading::Unchanged | ListReading::Unavailable { .. }) => panic!("{other:?}"),
     }
 }
 
@@ -137,7 +147,8 @@ fn no_list_says_what_to_do() {
     let empty = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
     for (source, part) in [(missing.as_path(), "No such file"), (empty.path(), "has no *.conf")] {
-        let ListReading::Unavailable { why } = list(&question(source), folder.path(), true) else {
+        let ListReading::Unavailable { why, .. } = list(&question(source), folder.path(), true)
+        else {
             panic!("a list")
         };
         assert!(why.contains(part) && why.contains("put the provider's *.conf files"), "{why}");

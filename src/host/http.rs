@@ -17,12 +17,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use ureq::http::{HeaderMap, Request, Response, header};
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::unversioned::transport::{Connector as _, RustlsConnector};
 use ureq::{Agent, Body};
 use wire::{Bound, Given, Way};
 
 pub use failure::AskFailure;
 pub use proxy::{Proxy, Speaks};
+pub use ureq::tls::Certificate;
 
 /// The longest head of an answer that is read; usual ones have 1 KiB.
 const MAX_HEAD: usize = 16 * 1024;
@@ -108,6 +110,12 @@ pub struct Answer {
     pub location: Option<String>,
     /// When the server wishes to be asked again, as it wrote it: seconds or a date.
     pub retry_after: Option<String>,
+    /// When the server says it answered, as it wrote it.
+    pub date: Option<String>,
+    /// Which version of the resource this is.
+    pub etag: Option<String>,
+    /// When the resource was last changed, as the server wrote it.
+    pub last_modified: Option<String>,
     /// How long it all took.
     pub elapsed: Duration,
 }
@@ -140,10 +148,22 @@ pub fn get(ask: &Ask<'_>) -> Result<Answer, AskFailure> {
 /// # Errors
 /// When no answer came, see [`AskFailure`]; never for a status.
 pub fn send(ask: &Ask<'_>, parcel: &Parcel<'_>) -> Result<Answer, AskFailure> {
+    send_trusting(ask, parcel, &[])
+}
+
+/// As [`send`], to a server whose certificate one of `roots` has signed; the usual ones when empty.
+///
+/// # Errors
+/// As [`send`].
+pub fn send_trusting(
+    ask: &Ask<'_>,
+    parcel: &Parcel<'_>,
+    roots: &[Certificate<'static>],
+) -> Result<Answer, AskFailure> {
     let begun = Instant::now();
     let target = Target::try_from(ask.url.to_owned()).map_err(AskFailure::BadUrl)?;
     let addresses = addresses_for(ask, &target)?;
-    let agent = agent_for(ask, &target, addresses, begun);
+    let agent = agent_for(ask, &target, addresses, begun, roots);
     let response = match parcel.body {
         Some(body) => request(ask.url, parcel, body).and_then(|asked| agent.run(asked)),
         None => request(ask.url, parcel, ()).and_then(|asked| agent.run(asked)),
@@ -170,11 +190,36 @@ fn addresses_for(ask: &Ask<'_>, target: &Target) -> Result<Vec<SocketAddr>, AskF
     Ok(addresses.into_iter().map(|address| SocketAddr::new(address, target.port())).collect())
 }
 
+/// The certificates in `pem`; what else it holds is passed over.
+///
+/// # Errors
+/// When it holds none, or one that is spoilt.
+pub fn certificates(pem: &[u8]) -> Result<Vec<Certificate<'static>>, String> {
+    let mut found = Vec::new();
+    for item in parse_pem(pem) {
+        if let PemItem::Certificate(certificate) = item.map_err(|why| why.to_string())? {
+            found.push(certificate);
+        }
+    }
+    if found.is_empty() { Err("it holds no certificate in PEM".to_owned()) } else { Ok(found) }
+}
+
 /// An agent for one ask. It costs some microseconds; the roots of TLS, which cost far more, are
 /// built at the first TLS handshake only.
-fn agent_for(ask: &Ask<'_>, target: &Target, addresses: Vec<SocketAddr>, begun: Instant) -> Agent {
+fn agent_for(
+    ask: &Ask<'_>,
+    target: &Target,
+    addresses: Vec<SocketAddr>,
+    begun: Instant,
+    roots: &[Certificate<'static>],
+) -> Agent {
+    let mut tls = TlsConfig::builder();
+    if !roots.is_empty() {
+        tls = tls.root_certs(RootCerts::new_with_certs(roots));
+    }
     let config = Agent::config_builder()
         .timeout_global(Some(ask.timeout))
+        .tls_config(tls.build())
         .proxy(None)
         .http_status_as_error(false)
         .max_redirects(0)
@@ -221,13 +266,17 @@ fn take(response: Response<Body>, max: usize, begun: Instant) -> Result<Answer, 
     let status = response.status().as_u16();
     let location = text_of(response.headers(), &header::LOCATION);
     let retry_after = text_of(response.headers(), &header::RETRY_AFTER);
+    let date = text_of(response.headers(), &header::DATE);
+    let etag = text_of(response.headers(), &header::ETAG);
+    let last_modified = text_of(response.headers(), &header::LAST_MODIFIED);
     let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
     let mut body = Vec::new();
     let reader = response.into_body().into_with_config().limit(u64::MAX).reader();
     reader.take(limit).read_to_end(&mut body).map_err(ureq::Error::from)?;
     let is_whole = body.len() <= max;
     body.truncate(max);
-    Ok(Answer { status, body, is_whole, location, retry_after, elapsed: begun.elapsed() })
+    let elapsed = begun.elapsed();
+    Ok(Answer { status, body, is_whole, location, retry_after, date, etag, last_modified, elapsed })
 }
 
 fn text_of(headers: &HeaderMap, name: &header::HeaderName) -> Option<String> {

@@ -63,7 +63,7 @@ pub struct ConfigRef {
 }
 
 /// The two ends of a tunnel, without anything secret.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Ends {
     /// Our own public key.
     pub own: PublicKey,

@@ -10,6 +10,7 @@ mod clients;
 mod fault;
 mod overlap;
 pub mod pool;
+pub mod provider;
 mod validate;
 
 pub use clients::{ClientEntry, ClientKey};

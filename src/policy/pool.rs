@@ -4,6 +4,7 @@
 //! **Invariant:** every default that is not the operator's is written here, once.
 
 use super::clients::{ClientEntry, ClientKey};
+pub use super::provider::{Directory, Provider, Wanted};
 use crate::names::{Interface, Mark, Table};
 use crate::url::Target;
 use ipnet::{IpNet, Ipv4Net};
@@ -34,6 +35,9 @@ pub struct PoolPolicy {
     pub wan_interface: Option<Interface>,
     /// Where candidates come from.
     pub provider: Provider,
+    /// Which of them are wanted.
+    #[serde(default)]
+    pub candidates: Wanted,
     /// What shows that a tunnel works.
     #[serde(default)]
     pub probe: Probe,
@@ -73,22 +77,6 @@ pub struct Slots {
 
 fn first_table() -> u32 {
     101
-}
-
-/// Where candidates come from. Only here does the program know a source by name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Provider {
-    /// A folder of wg-quick files.
-    Directory(Directory),
-}
-
-/// A folder of wg-quick files, `*.conf`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Directory {
-    /// The folder.
-    pub path: PathBuf,
 }
 
 /// Whether one of several pages is enough.

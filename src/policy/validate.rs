@@ -6,7 +6,7 @@
 use super::clients::{ClientEntry, ClientKey};
 use super::fault::PolicyFault;
 use super::pool::{
-    CLOSING_RULES, DIRECT_MARK, MARK_BASE, PRIORITIES, PoolPolicy, Provider, USER_CLOSING_RULES,
+    CLOSING_RULES, DIRECT_MARK, MARK_BASE, PRIORITIES, PoolPolicy, Tool, USER_CLOSING_RULES,
 };
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::BTreeSet;
@@ -32,13 +32,10 @@ impl PoolPolicy {
         if self.lan_interfaces.as_ref().is_some_and(Vec::is_empty) {
             return fault("lan_interfaces is empty: name one, or leave it out".to_owned());
         }
-        let Provider::Directory(directory) = &self.provider;
-        if !directory.path.is_absolute() {
-            return fault(format!(
-                "provider.directory.path \"{}\" is not absolute: a timer has no folder of its own",
-                directory.path.display()
-            ));
-        }
+        self.provider.validate(match self.wireguard.tool {
+            Tool::Awg => true,
+            Tool::Wg => false,
+        })?;
         let order = &self.params.bootstrap_strategy_order;
         if order.iter().collect::<BTreeSet<_>>().len() < order.len() {
             return fault(

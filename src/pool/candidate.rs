@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// One endpoint as a provider offered it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Candidate {
     /// Its name, unique within its list.
     pub name: String,
@@ -26,6 +26,15 @@ pub struct Candidate {
     pub addresses: BTreeSet<IpNet>,
     /// The MTU that its file asks for.
     pub mtu: Option<u16>,
+    /// Where it says it is.
+    #[serde(default)]
+    pub country: Option<String>,
+    /// The city there.
+    #[serde(default)]
+    pub city: Option<String>,
+    /// What its file was asked for by, where a provider gives each server a file of its own.
+    #[serde(default)]
+    pub origin: Option<String>,
 }
 
 /// Which endpoint this is, whatever a list calls it: the peer's key and where it is.

@@ -11,6 +11,7 @@ use super::turn::Turn;
 use crate::names::Interface;
 use crate::observation::{ListQuestion, ListReading, Question};
 use crate::policy::pool::Tool;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The same list so often is believed, however short it is.
@@ -155,16 +156,30 @@ impl Turn<'_> {
                         Tool::Awg => true,
                         Tool::Wg => false,
                     };
-                    self.asks.push(Question::List(ListQuestion { provider, generation, amnezia }));
+                    self.asks.push(Question::List(Box::new(ListQuestion {
+                        provider,
+                        wanted: self.policy.candidates.clone(),
+                        generation,
+                        amnezia,
+                        via: None,
+                        names: BTreeMap::new(),
+                        known: None,
+                        have: Vec::new(),
+                    })));
                 }
                 let (tested, passed, listed) = (0, 0, 0);
                 self.say(Reason::Testing { tested, passed, listed });
                 Progress::Unfinished
             }
-            Some(ListReading::Unavailable { why }) => {
+            // It is not asked for with validators, so it does not say so.
+            Some(ListReading::Unchanged) => {
+                let why = "the list is unchanged".to_owned();
+                Progress::NoList(Reason::ProviderUnavailable { why })
+            }
+            Some(ListReading::Unavailable { why, .. }) => {
                 Progress::NoList(Reason::ProviderUnavailable { why: why.clone() })
             }
-            Some(ListReading::Listed { candidates, rejected }) => {
+            Some(ListReading::Listed { candidates, rejected, .. }) => {
                 if candidates.is_empty() {
                     let why = rejected.first().map_or_else(
                         || "it has no entries".to_owned(),

@@ -41,6 +41,9 @@ pub fn candidate(name: &str, generation: u32) -> Candidate {
         port: 51_820,
         addresses: [format!("10.8.0.{seed}/32").parse().unwrap()].into(),
         mtu: None,
+        country: None,
+        city: None,
+        origin: None,
     }
 }
 
@@ -67,9 +70,14 @@ impl Lab {
                             .map(|name| candidate(name, list.generation))
                             .collect(),
                         rejected: names.iter().filter(broken).map(rejected).collect(),
+                        validators: None,
                     }
                 }
-                Source::Unavailable => ListReading::Unavailable { why: "no answer".to_owned() },
+                Source::Unavailable => ListReading::Unavailable {
+                    why: "no answer".to_owned(),
+                    answered: false,
+                    retry_after_sec: None,
+                },
             }),
             Question::Trial(trial) => {
                 self.later(self.trial_sec);

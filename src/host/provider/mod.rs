@@ -1,27 +1,158 @@
 //! Where candidates come from: one contract, a list.
 //!
-//! **Invariant:** outside of this folder nothing knows one source from another.
+//! **Invariant:** outside of this folder and of its policy nothing knows one source from another; a
+//! fault of one entry costs that entry, and no answer of a source is an error of ours.
 
+mod archive;
 mod directory;
+mod entry;
+mod feed;
+mod fetch;
+mod gluetun;
+mod hidemyname;
+mod ivpn;
+mod listing;
+mod mullvad;
+mod nordvpn;
+mod program;
+mod shape;
 
-use crate::observation::{ListQuestion, ListReading};
-use crate::policy::pool::{Directory, Provider};
+use crate::observation::{ListQuestion, ListReading, Validators};
+use crate::policy::provider::{Directory, Provider, Service, Wanted};
 use crate::pool::candidate::Candidate;
 use anyhow::Context as _;
-use std::collections::BTreeSet;
+use entry::{Offer, OwnEnd};
+use fetch::Fetch;
+use listing::Listing;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::num::NonZeroU16;
 use std::path::Path;
+
+/// The most that is read of a list, packed or not. The largest known, of some 8,000 servers with
+/// all their properties, has 20 MB.
+const MAX_LIST: usize = 32 * 1024 * 1024;
+
+/// What a source offers.
+struct Offers {
+    offers: Vec<Offer>,
+    validators: Option<Validators>,
+}
+
+impl From<Vec<Offer>> for Offers {
+    fn from(offers: Vec<Offer>) -> Self {
+        Self { offers, validators: None }
+    }
+}
+
+/// Why there is no new list.
+enum NoList {
+    /// The one at hand is the newest.
+    Unchanged,
+    /// There is none to be had.
+    Unavailable(Trouble),
+}
+
+/// What went wrong with a source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Trouble {
+    /// What, and what to do.
+    why: String,
+    /// Whether the source itself answered.
+    answered: bool,
+    /// How long it wishes not to be asked.
+    retry_after_sec: Option<u64>,
+    /// Whether it wishes not to be asked at another place either.
+    is_final: bool,
+}
+
+impl Trouble {
+    /// Something that is wrong on this machine or on the way.
+    fn here(why: impl Into<String>) -> Self {
+        Self { why: why.into(), ..Self::default() }
+    }
+}
+
+impl From<Trouble> for NoList {
+    fn from(trouble: Trouble) -> Self {
+        Self::Unavailable(trouble)
+    }
+}
+
+impl From<anyhow::Error> for NoList {
+    fn from(why: anyhow::Error) -> Self {
+        Self::Unavailable(Trouble::here(format!("{why:#}")))
+    }
+}
 
 /// The provider's list. The files of its candidates are put into the pool below `folder`, the
 /// policy's state folder, unless `may_write` is false.
 #[must_use]
 pub fn list(question: &ListQuestion, folder: &Path, may_write: bool) -> ListReading {
-    let read = match &question.provider {
-        Provider::Directory(directory) => {
-            directory::list(directory, question, may_write.then_some(folder))
+    match offers(question, folder, may_write)
+        .and_then(|offers| taken(question, offers, folder, may_write))
+    {
+        Ok(reading) => reading,
+        Err(NoList::Unchanged) => ListReading::Unchanged,
+        Err(NoList::Unavailable(Trouble { why, answered, retry_after_sec, is_final: _ })) => {
+            ListReading::Unavailable { why: listing::line(&why), answered, retry_after_sec }
         }
-    };
-    read.unwrap_or_else(|why| ListReading::Unavailable { why: format!("{why:#}") })
+    }
+}
+
+fn offers(question: &ListQuestion, folder: &Path, may_write: bool) -> Result<Offers, NoList> {
+    match &question.provider {
+        Provider::Directory(directory) => Ok(directory::offers(directory)?.into()),
+        Provider::Exec(exec) => Ok(program::offers(exec)?.into()),
+        Provider::Http(http) => feed::offers(http, question),
+        Provider::Mullvad(service) => service_offers(service, question, &[], mullvad::read),
+        Provider::Ivpn(service) => service_offers(service, question, &[], ivpn::read),
+        Provider::NordVpn(service) => {
+            service_offers(service, question, &[nordvpn::ADDRESS], nordvpn::read)
+        }
+        Provider::Gluetun(file) => gluetun::offers(file, question),
+        Provider::HideMyName(site) => hidemyname::offers(site, question, folder, may_write),
+    }
+}
+
+/// Reads a service's list: its text, the port where not the usual one is wished, our own end.
+type ReadServers = fn(&[u8], Option<u16>, &OwnEnd) -> Result<Vec<Offer>, String>;
+
+/// What a service with a public list offers.
+fn service_offers(
+    service: &Service,
+    question: &ListQuestion,
+    usual: &[&str],
+    read: ReadServers,
+) -> Result<Offers, NoList> {
+    let own = OwnEnd::read(&service.identity, usual)?;
+    let port = service.port.map(NonZeroU16::get);
+    Fetch::new(question, Some(&own))?.list(&[], |_, body| read(body, port, &own))
+}
+
+/// Takes what is usable and wanted of the offers.
+fn taken(
+    question: &ListQuestion,
+    Offers { offers, validators }: Offers,
+    folder: &Path,
+    may_write: bool,
+) -> Result<ListReading, NoList> {
+    let mut listing = Listing::new(question);
+    let offered = offers.len();
+    for offer in offers {
+        listing.take(offer);
+    }
+    let answered = !question.provider.is_local();
+    if offered == 0 {
+        let why = "the list is empty: the provider offers nothing".to_owned();
+        return Err(Trouble { why, answered, ..Trouble::default() }.into());
+    }
+    if listing.is_unwanted() {
+        let why = format!("none of its {offered} entries is wanted: correct candidates");
+        return Err(Trouble { why, answered, ..Trouble::default() }.into());
+    }
+    let (candidates, rejected) = listing.finish(may_write.then_some(folder))?;
+    Ok(ListReading::Listed { candidates, rejected, validators })
 }
 
 /// The candidates whose files are still in the pool below `folder`, the newest list first. What
@@ -37,16 +168,18 @@ pub fn stored(folder: &Path) -> Vec<Candidate> {
     generations.sort_unstable_by(|a, b| b.cmp(a));
     let mut candidates = Vec::new();
     for generation in generations {
-        let path = pool.join(generation.to_string());
-        let source = Directory { path };
+        let provider = Provider::Directory(Directory { path: pool.join(generation.to_string()) });
         let question = ListQuestion {
-            provider: Provider::Directory(source.clone()),
+            provider,
+            wanted: Wanted::default(),
             generation,
             amnezia: true,
+            via: None,
+            names: BTreeMap::new(),
+            known: None,
+            have: Vec::new(),
         };
-        if let Ok(ListReading::Listed { candidates: found, .. }) =
-            directory::list(&source, &question, None)
-        {
+        if let ListReading::Listed { candidates: found, .. } = list(&question, folder, false) {
             candidates.extend(found);
         }
     }
