@@ -55,6 +55,12 @@ pub trait Machine {
         force: bool,
     ) -> Result<(Self::State, bool), String>;
 
+    /// Whether a person's `switch` is still waiting to be carried out.
+    fn has_wish(state: &Self::State) -> bool;
+
+    /// The state with no `switch` in it.
+    fn without_wish(state: &Self::State) -> Self::State;
+
     /// The state with a person's `refresh` in it. `None` where the kind has none.
     fn refresh(state: &Self::State, now: &Moment) -> Option<Self::State>;
 

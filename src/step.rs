@@ -35,6 +35,10 @@ use crate::record::{Journal, LastStep, LoadedNft, Record};
 use crate::time::Moment;
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
+
+/// NTP slews by less than this between two steps, and steps the clock by more.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 
 /// Which policy is stepped, and how.
 pub struct Order<'a, M: Machine> {
@@ -184,18 +188,12 @@ impl<M: Machine> Run<'_, M> {
         if !self.order.now && !self.is_due() {
             return Ok(self.blank().ended(Ending::NotDue, Exit::Fine));
         }
-        match self.held.loaded() {
-            Loaded::Nothing => self.rebuild("the state file is missing")?,
-            Loaded::Lost { why } => {
-                let why = why.clone();
-                self.rebuild(&why)?;
-            }
-            Loaded::FromBackup { why, .. } => {
-                let why = format!("{why}; the state from before was used");
-                self.notes.push(ReasonText::new("backup-used", why));
-            }
-            Loaded::Good(_) => {}
+        if let Loaded::FromBackup { why, .. } = self.held.loaded() {
+            let why = format!("{why}; the state from before was used");
+            self.notes.push(ReasonText::new("backup-used", why));
         }
+        self.rebuild()?;
+        self.look_at_the_clock();
         let mut seen = Observation::new(self.started.clone());
         match self.consider(&mut seen)? {
             Considered::Ask(_) => anyhow::bail!("the machine asks without end"),
@@ -211,9 +209,21 @@ impl<M: Machine> Run<'_, M> {
         }
     }
 
+    /// A clock that was set or came up behind shortens no window, and is told.
+    fn look_at_the_clock(&mut self) {
+        let last = self.record.last_step.as_ref();
+        if last.is_some_and(|last| self.started.clock_leapt(&last.at, CLOCK_TOLERANCE)) {
+            let why = "the wall clock leapt since the last step; windows go by the boot's clock";
+            self.notes.push(ReasonText::new("clock-leapt", why));
+        }
+    }
+
     fn is_due(&self) -> bool {
         let interval = M::rhythm(self.order.policy).interval;
-        self.record.last_step.as_ref().is_none_or(|last| self.started.since(&last.at) >= interval)
+        self.record.last_step.as_ref().is_none_or(|last| {
+            // A boot has taken everything down, whatever the clock says.
+            last.at.boot != self.started.boot || self.started.since(&last.at) >= interval
+        })
     }
 
     /// A paused policy is looked at and not touched.
@@ -254,13 +264,15 @@ impl<M: Machine> Run<'_, M> {
                 | Question::List(_) => false,
             });
             if tries && !testing {
-                let backup = seen.kernel().map(|kernel| kernel.world.clone()).unwrap_or_default();
+                let kernel = seen.kernel();
+                let backup = kernel.map(|kernel| kernel.world.clone()).unwrap_or_default();
+                let strangers = kernel.map(|kernel| kernel.strangers.clone()).unwrap_or_default();
                 self.held.begin(&Journal {
                     at: now,
                     purpose: "candidates are tested".to_owned(),
                     backup,
                     // Every batch of this run: a later one may be larger than the first.
-                    makes: M::scratch(self.order.policy),
+                    makes: M::scratch(self.order.policy).difference(&strangers).cloned().collect(),
                     commands: Vec::new(),
                     undone: self.record.clone(),
                 })?;
@@ -298,6 +310,10 @@ impl<M: Machine> Run<'_, M> {
             report = report.because("history", format!("history was not written: {error:#}"));
         }
         if report.exit == Exit::Stuck || self.held.is_in_flight() {
+            return report;
+        }
+        // A state that was lost must not be followed by one that knows nothing and looks whole.
+        if self.record.machine.is_none() && report.outcome == Ending::Failed {
             return report;
         }
         self.record.last_step = Some(LastStep {

@@ -23,14 +23,15 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// How long before `self` the moment `earlier` was. Zero when a clock went backwards.
+    /// How long before `self` the moment `earlier` was. Across boots it is at least as long as this
+    /// boot has lasted, so that a machine whose clock came up behind does not wait for it.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Duration {
         if self.boot == earlier.boot {
             Duration::from_millis(self.up_ms.saturating_sub(earlier.up_ms))
         } else {
             let wall = self.at.as_millisecond().saturating_sub(earlier.at.as_millisecond());
-            Duration::from_millis(u64::try_from(wall).unwrap_or(0))
+            Duration::from_millis(u64::try_from(wall).unwrap_or(0).max(self.up_ms))
         }
     }
 
@@ -80,9 +81,10 @@ mod tests {
     }
 
     #[test]
-    fn across_boots_a_clock_that_went_backwards_counts_as_no_time() {
+    fn across_boots_a_clock_that_went_backwards_counts_for_no_more_than_the_boot_has_lasted() {
         let before = moment("a", 2_000_000, 900_000);
-        assert_eq!(moment("b", 1_000_000, 10).since(&before), Duration::ZERO);
+        assert_eq!(moment("b", 1_000_000, 10).since(&before), Duration::from_millis(10));
+        assert_eq!(moment("b", 1_000_000, 90_000).since(&before), Duration::from_secs(90));
         assert_eq!(moment("b", 2_030_000, 10).since(&before), Duration::from_secs(30));
         assert!(moment("b", 1_000_000, 10).clock_leapt(&before, Duration::from_secs(5)));
     }

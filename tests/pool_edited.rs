@@ -103,3 +103,39 @@ fn slots_and_clients_come_and_go_and_the_others_stay() {
     pool.serves(2);
     assert!(pool.step().is_steady());
 }
+
+#[test]
+fn a_spoilt_pool_file_costs_its_own_slot_and_no_other() {
+    let lab = Lab::builder().clients(5).endpoints(7).start();
+    let pool = Pool::up(&lab, |_| {});
+    let spoilt = pool.endpoints()["vpn2"];
+    let file = lab.gw().state_dir().join(format!("home/pool/1/p{spoilt}.conf"));
+    std::fs::write(&file, "[Interface]\n").unwrap();
+    lab.gw().reboot();
+    let _reboot = pool.step();
+    pool.settles(10);
+    assert!(pool.endpoints()["vpn2"] != spoilt, "the slot has another endpoint");
+    pool.serves(5);
+    pool.nothing_leaked();
+}
+
+#[test]
+fn a_lost_state_is_made_anew_by_a_step_and_spoilt_by_no_other_command() {
+    let lab = Lab::builder().clients(3).endpoints(5).start();
+    let pool = Pool::up(&lab, |_| {});
+    let (tunnels, exits) = (pool.tunnels(), lab.exits());
+    for name in ["state.json", "state.json.bak"] {
+        std::fs::write(lab.gw().state_dir().join("home").join(name), "{").unwrap();
+    }
+    for command in ["pause", "refresh"] {
+        let refused = lab.gw().egressctl(&[command, "home"]);
+        assert_eq!(refused.code, Some(2), "{command}: {}{}", refused.stdout, refused.stderr);
+    }
+    let step = pool.step();
+    assert_eq!((step.code, step.word("to")), (Some(0), "NORMAL"), "{step:#?}");
+    for (slot, now) in pool.tunnels() {
+        assert!(now.goes_on_from(&tunnels[&slot]), "{slot} was touched");
+    }
+    assert_eq!(lab.exits(), exits, "nobody was moved");
+    pool.nothing_leaked();
+}

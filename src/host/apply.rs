@@ -13,6 +13,7 @@ use crate::names::Interface;
 use crate::plan::{Action, RouteQuery};
 use crate::wireguard;
 use anyhow::{Context as _, bail, ensure};
+use std::fmt;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -147,6 +148,24 @@ fn failed(call: &Call, output: Output) -> CommandError {
     CommandError::Exit { argv: call.argv(), code: output.code, stderr: output.stderr }
 }
 
+/// A file of the pool that is missing, spoilt or not the one that was listed. It speaks of one
+/// endpoint alone, where another command's failure speaks of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpoiltConfig {
+    /// The interface that it was meant for.
+    pub interface: Interface,
+    /// What is wrong.
+    pub why: String,
+}
+
+impl fmt::Display for SpoiltConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "configuring {}: {}", self.interface, self.why)
+    }
+}
+
+impl std::error::Error for SpoiltConfig {}
+
 fn configure(
     interface: &Interface,
     config: &ConfigRef,
@@ -157,13 +176,17 @@ fn configure(
 ) -> anyhow::Result<()> {
     let path = hands.folder.join(config.path());
     let named = || format!("configuring {interface} from {}", config.path());
-    let bytes = files::read_bounded(&path, MAX_CONFIG).with_context(named)?;
+    let spoilt = |why: String| SpoiltConfig {
+        interface: interface.clone(),
+        why: format!("{}: {why}", config.path()),
+    };
+    let bytes =
+        files::read_bounded(&path, MAX_CONFIG).map_err(|error| spoilt(error.to_string()))?;
     if read::sha256(&bytes) != config.sha256 {
-        return Err(anyhow::anyhow!("the file is not the one that was listed")).with_context(named);
+        return Err(spoilt("the file is not the one that was listed".to_owned()).into());
     }
     let parsed = wireguard::parse_bytes(&bytes).map_err(|problems| {
-        let first = problems.first().map(ToString::to_string).unwrap_or_default();
-        anyhow::anyhow!("{}: {first}", named())
+        spoilt(problems.first().map(ToString::to_string).unwrap_or_default())
     })?;
     let text = wireguard::setconf(&parsed.config, endpoint, listen_port);
     let call = Call::new(tool, &["setconf", interface.as_str(), "/dev/stdin"], DEADLINE)

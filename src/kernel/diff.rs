@@ -169,7 +169,10 @@ fn build_tunnel(
 fn sysctls(phase: Phase, actual: &World, desired: &World, steps: &mut Vec<Step>) {
     for (path, value) in &desired.sysctls {
         let now = actual.sysctls.get(path);
-        if now != Some(value) {
+        // A setting that is not there is of a tunnel that the plan makes, or of a device that is
+        // gone, which has nothing to be given back.
+        let made = desired.tunnels.keys().any(|name| path.contains(&format!("/{name}/")));
+        if now != Some(value) && (now.is_some() || made) {
             let back = now.unwrap_or(value).clone();
             steps.push(Step {
                 phase,

@@ -7,7 +7,7 @@
 
 mod text;
 
-pub use text::placement_in;
+pub use text::{is_open, placement_in};
 
 use crate::names::{Interface, Mark};
 use crate::policy::pool::{DIRECT_MARK, INBOUND_MARK, MARK_BASE};
@@ -205,7 +205,9 @@ impl Layout {
             let _ = writeln!(out, "    {new} ip saddr @clients {away} ip saddr map @client_mark");
         }
         if self.inbound_kept() {
-            let inner = names(self.lan.iter().chain(self.slots.keys()));
+            // A provider that is only being tried opens nothing either.
+            let tunnels = self.slots.keys().chain(&self.other_tunnels);
+            let inner = names(self.lan.iter().chain(tunnels));
             // Of TCP only a SYN opens a flow: what a server still sends for a flow that was ended is
             // `new` to conntrack too, and must not open a client's way out by the WAN.
             for opens in ["meta l4proto != tcp", "tcp flags & (fin | syn | rst | ack) == syn"] {
@@ -279,8 +281,8 @@ impl Layout {
         out.push_str("    ip saddr @clients meta mark . oifname @way accept\n");
         let _ = writeln!(out, "    ip saddr @clients {no}");
         if !self.slots.is_empty() {
-            let slots = names(self.slots.keys());
-            let _ = writeln!(out, "    iifname {slots} ct state new drop");
+            let tunnels = names(self.slots.keys().chain(&self.other_tunnels));
+            let _ = writeln!(out, "    iifname {tunnels} ct state new drop");
         }
         out.push_str("  }\n");
         if !self.users.is_empty() {

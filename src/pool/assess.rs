@@ -255,6 +255,15 @@ fn surroundings(
                     .to_owned(),
             );
         }
+        // One of several that has lost its address with its carrier is still a LAN, and still closed.
+        (false, Some(known)) if policy.lan_interfaces.is_none() => {
+            let bare = |name: &&Interface| {
+                link(name).is_none_or(|link| {
+                    !link.addresses.iter().any(|address| address.local.addr().is_ipv4())
+                })
+            };
+            lan.iter().chain(known.lan.iter().filter(bare)).cloned().collect()
+        }
         (true, Some(_) | None) | (false, _) => lan,
     };
     let mut local4: Vec<ipnet::Ipv4Net> = Vec::new();

@@ -17,6 +17,10 @@ impl Turn<'_> {
             return self.settle();
         }
         self.count();
+        if self.has_leftover_tunnels() {
+            // Their pairs of keys are up; the step takes them down and the next one goes on.
+            return;
+        }
         if self.grant_wish() {
             return;
         }
@@ -31,6 +35,12 @@ impl Turn<'_> {
             return self.none_serves();
         }
         self.one_serves();
+    }
+
+    /// Whether tunnels of ours stand on interfaces that are no slots any more.
+    fn has_leftover_tunnels(&self) -> bool {
+        let tunnels = &self.sight.kernel.world.tunnels;
+        self.state.proven && tunnels.keys().any(|interface| !self.slots().contains(interface))
     }
 
     /// After `down` and `resume` the same endpoints come back, each once it was proven again.

@@ -13,7 +13,7 @@ use crate::machine::{Cut, Future, ReasonText};
 use crate::names::{Interface, PolicyName};
 use crate::plan::{Check, RouteQuery};
 use crate::policy::pool::Cut as CutPolicy;
-use crate::policy::{ClientKey, PoolPolicy};
+use crate::policy::{ClientEntry, ClientKey, PoolPolicy};
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -43,6 +43,12 @@ pub(super) fn replace_clients(policy: &PoolPolicy, state: &mut PoolState) {
     }
     state.homes = placement::homes(&clients, slots, &state.homes);
     if state.mode.is_direct() {
+        // A client that came into the policy since goes where the others are.
+        let direct = state.egress.values().any(|egress| *egress == Egress::Direct);
+        for client in clients {
+            let egress = if direct { Egress::Direct } else { Egress::None };
+            state.egress.entry(client).or_insert(egress);
+        }
         return;
     }
     let mut serving: Vec<Interface> =
@@ -87,6 +93,20 @@ pub(super) fn cuts(policy: &PoolPolicy, old: Option<&PoolState>, new: &PoolState
         }
         return cuts;
     };
+    // A client that came into the policy since was carried by main until now.
+    let is_new = |key: &ClientKey| !old.egress.contains_key(key) && new.egress.contains_key(key);
+    for entry in &policy.clients {
+        if let ClientEntry::Prefix(net @ IpNet::V4(_)) = entry
+            && is_new(&ClientKey::Prefix(*net))
+        {
+            cuts.push(Cut::Unmarked(*net));
+        }
+        if let ClientEntry::Spread(net) = entry
+            && is_new(&ClientKey::Bucket(*net, 0))
+        {
+            cuts.push(Cut::Unmarked(IpNet::V4(*net)));
+        }
+    }
     for (index, interface) in (0..).zip(&policy.slots.interfaces) {
         let hosts = |state: &PoolState| {
             state.egress.values().any(|egress| *egress == Egress::Slot(interface.clone()))

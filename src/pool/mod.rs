@@ -135,6 +135,14 @@ impl Machine for Pool {
         Ok((PoolState { wish: Some(granted.wish), ..state.clone() }, granted.pauses))
     }
 
+    fn has_wish(state: &PoolState) -> bool {
+        state.wish.is_some()
+    }
+
+    fn without_wish(state: &PoolState) -> PoolState {
+        PoolState { wish: None, ..state.clone() }
+    }
+
     fn refresh(state: &PoolState, now: &Moment) -> Option<PoolState> {
         let mut state = state.clone();
         state.refresh_asked = Some(now.clone());
@@ -176,7 +184,7 @@ impl Machine for Pool {
     }
 
     fn resumed(state: &PoolState, now: &Moment) -> PoolState {
-        let mut state = state.clone();
+        let mut state = Self::without_wish(state);
         state.none_serves_since = None;
         state.none_serves_seen = None;
         for slot in state.slots.values_mut() {

@@ -67,7 +67,7 @@ impl Turn<'_> {
 
     /// Asks for trials of the first of these, as many as go side by side. False when there are none.
     fn ask_trials(&mut self, candidates: &[Candidate]) -> bool {
-        let interfaces = self.policy.test.interfaces();
+        let interfaces = self.test_interfaces();
         let mut batch: Vec<Candidate> = Vec::new();
         for candidate in candidates {
             if batch.len() < interfaces.len() && !batch.iter().any(|b| b.same_pair(candidate)) {

@@ -89,7 +89,7 @@ impl Turn<'_> {
         if good >= self.policy.test.enough.max(self.slots().len()) {
             return Batch::Done;
         }
-        let interfaces = self.policy.test.interfaces();
+        let interfaces = self.test_interfaces();
         loop {
             let mut batch: Vec<Candidate> = Vec::new();
             for candidate in fresh.untested() {

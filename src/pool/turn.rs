@@ -103,6 +103,13 @@ impl<'a> Turn<'a> {
         self.slots().iter().filter(|slot| self.state.serves(slot)).cloned().collect()
     }
 
+    /// Interfaces that candidates may be tried on: those of the policy that are not a stranger's.
+    pub(super) fn test_interfaces(&self) -> Vec<Interface> {
+        let mut interfaces = self.policy.test.interfaces();
+        interfaces.retain(|interface| !self.sight.kernel.strangers.contains(interface));
+        interfaces
+    }
+
     /// Whether any slot is failed or empty.
     pub(super) fn any_failed_or_empty(&self) -> bool {
         self.slots().iter().any(|slot| !self.state.serves(slot))

@@ -40,9 +40,7 @@ pub fn resume<M: Machine>(order: &Order<'_, M>) -> Report {
 #[must_use]
 pub fn refresh<M: Machine>(order: &Order<'_, M>) -> Report {
     edit(order, |record, run| {
-        let Some(state) = &record.machine else {
-            return Ok("the first step fetches the list anyway");
-        };
+        let state = record.machine.as_ref().ok_or("it was never stepped: step it first")?;
         let asked =
             M::refresh(state, &run.started).ok_or("this kind of policy has nothing to refresh")?;
         record.machine = Some(asked);
@@ -59,6 +57,10 @@ fn edit<M: Machine>(
         run.stepped = false;
         if run.held.journal().is_some() {
             anyhow::bail!("a run died; step it first, so that it is undone");
+        }
+        if run.record.machine.is_none() {
+            let why = "it was never stepped, or its state was lost: step it first";
+            return Ok(run.blank().because("refused", why).ended(Ending::Failed, Exit::Invalid));
         }
         let mut record = run.record.clone();
         Ok(match change(&mut record, run) {
@@ -98,7 +100,18 @@ pub fn switch<M: Machine>(
             return refused(run, "the policy is paused: resume it first".to_owned());
         }
         let before = run.record.machine.replace(state);
-        let report = run.step()?;
+        let stepped = run.step();
+        let waits = run.record.machine.as_ref().is_some_and(M::has_wish);
+        if stepped.is_err() || waits {
+            // A wish that was not carried out now must not come true some other day.
+            run.record.machine =
+                run.record.machine.as_ref().map(M::without_wish).or(before.clone());
+        }
+        let report = stepped?;
+        if waits {
+            let why = "nothing can be chosen now: say it again when the uplink works";
+            return Ok(report.because("refused", why).ended(Ending::Failed, Exit::Failed));
+        }
         match report.outcome {
             Ending::Applied | Ending::Steady => {
                 if pauses {
@@ -119,6 +132,7 @@ pub fn down<M: Machine>(order: &Order<'_, M>, rights: Option<String>) -> Report 
         if run.held.journal().is_some() {
             return run.recover();
         }
+        run.rebuild()?;
         let now = clock::now()?;
         let Some(future) = M::retire(&run.subject(), &now) else {
             run.record.paused = Some(now);

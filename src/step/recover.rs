@@ -3,6 +3,7 @@
 //! **Invariant:** a working tunnel is never reloaded and no client moved because a file was lost.
 
 use super::Run;
+use crate::host::store::Loaded;
 use crate::machine::{Machine, ReasonText};
 use crate::outcome::{Ending, Exit, Report};
 
@@ -33,7 +34,16 @@ impl<M: Machine> Run<'_, M> {
     }
 
     /// Makes the state anew from what the kernel shows, when the file is gone and the kernel is not.
-    pub(super) fn rebuild(&mut self, why: &str) -> anyhow::Result<()> {
+    /// Where nothing was ever made, nothing is found, and the first run begins.
+    pub(super) fn rebuild(&mut self) -> anyhow::Result<()> {
+        if self.record.machine.is_some() {
+            return Ok(());
+        }
+        let why = match self.held.loaded() {
+            Loaded::Lost { why } => why.clone(),
+            Loaded::Nothing => "the state file is missing".to_owned(),
+            Loaded::Good(_) | Loaded::FromBackup { .. } => "the state knows nothing".to_owned(),
+        };
         let mut scope = M::scope(&self.subject(), 0);
         scope.bound.clear();
         // Whose the interfaces are, only our own table can tell now.

@@ -5,6 +5,7 @@
 
 use super::preview::complete;
 use super::{Run, loaded_nft, owned_after};
+use crate::host::apply::SpoiltConfig;
 use crate::host::cut::{CutResult, cut};
 use crate::host::observe::{Eyes, observe};
 use crate::host::{apply, clock, files};
@@ -32,6 +33,18 @@ enum Trouble {
     Answer(BTreeMap<Interface, String>),
 }
 
+impl Trouble {
+    /// A spoilt file is its endpoint's fault, any other failure the machine's.
+    fn of(error: &anyhow::Error) -> Self {
+        match error.downcast_ref::<SpoiltConfig>() {
+            Some(spoilt) => {
+                Self::Answer(BTreeMap::from([(spoilt.interface.clone(), spoilt.why.clone())]))
+            }
+            None => Self::Change(format!("{error:#}")),
+        }
+    }
+}
+
 impl<M: Machine> Run<'_, M> {
     pub(super) fn transact(
         &mut self,
@@ -52,7 +65,8 @@ impl<M: Machine> Run<'_, M> {
         }
         if steps.is_empty() && decision.checks.is_empty() {
             // The end of the run writes the state; once is enough when nothing was in flight.
-            self.adopt(&decision.wished, &desired, &backup, &backup)?;
+            self.barrier(decision.wished.barrier.as_deref())?;
+            self.adopt(&decision.wished, &desired, &backup, &backup);
             return Ok(report.ended(Ending::Steady, Exit::Fine));
         }
         if let Some(standing) = &decision.standing {
@@ -138,8 +152,7 @@ impl<M: Machine> Run<'_, M> {
     ) -> Result<World, Trouble> {
         let phase = |wanted: Phase| {
             steps.iter().filter(move |step| step.phase == wanted).try_for_each(|step| {
-                apply::apply(&step.action, &self.hands)
-                    .map_err(|error| Trouble::Change(format!("{error:#}")))
+                apply::apply(&step.action, &self.hands).map_err(|error| Trouble::of(&error))
             })
         };
         phase(Phase::Build)?;
@@ -254,15 +267,24 @@ impl<M: Machine> Run<'_, M> {
         match self.attempt(&steps, &[], &desired, makes) {
             Ok(actual) => {
                 report.changes = steps.len();
+                let notes = cut_all(&future.cuts);
                 self.commit(&future, &desired, &actual, backup)?;
+                drop(cut_all(&future.cuts));
+                for note in notes {
+                    report = report.because("cut", note);
+                }
                 Ok(report.ended(Ending::RolledBack, Exit::RolledBack))
             }
             Err(Trouble::Change(why)) => {
                 let undone = self.with(decision.undone.clone());
                 self.undo(backup, makes, undone, report, &why)
             }
-            // No request was asked for.
-            Err(Trouble::Answer(_)) => anyhow::bail!("a change without checks was refused"),
+            // A second spoilt file: the next step comes to it.
+            Err(Trouble::Answer(failed)) => {
+                let undone = self.with(decision.undone.clone());
+                let why = failed.into_values().next().unwrap_or_default();
+                self.undo(backup, makes, undone, report, &why)
+            }
         }
     }
 
@@ -331,8 +353,17 @@ impl<M: Machine> Run<'_, M> {
         actual: &World,
         backup: &World,
     ) -> anyhow::Result<()> {
-        self.adopt(future, desired, actual, backup)?;
+        // What closes more is written before the state that wants it, what opens more after it: a
+        // run that dies in between leaves a barrier that is too closed rather than too open.
+        let opens = future.barrier.as_deref().is_none_or(nft::is_open);
+        if !opens {
+            self.barrier(future.barrier.as_deref())?;
+        }
+        self.adopt(future, desired, actual, backup);
         self.held.commit(&self.record, &clock::now()?)?;
+        if opens {
+            self.barrier(future.barrier.as_deref())?;
+        }
         self.forget(&future.generations);
         Ok(())
     }
@@ -344,8 +375,7 @@ impl<M: Machine> Run<'_, M> {
         desired: &World,
         actual: &World,
         backup: &World,
-    ) -> anyhow::Result<()> {
-        self.barrier(future.barrier.as_deref())?;
+    ) {
         let owned =
             owned_after(&self.record.owned, &future.world, backup, M::realm(self.order.policy));
         self.record = Record {
@@ -360,7 +390,6 @@ impl<M: Machine> Run<'_, M> {
             },
             ..self.record.clone()
         };
-        Ok(())
     }
 
     /// Keeps what closes the clients at boot in step with the state.

@@ -42,6 +42,12 @@ pub(super) fn names_with<'a>(first: &str, rest: impl Iterator<Item = &'a Interfa
     format!("{{ {} }}", all.join(", "))
 }
 
+/// Whether a barrier's text lets anybody out by the WAN.
+#[must_use]
+pub fn is_open(text: &str) -> bool {
+    text.contains("set way { type mark . ifname; elements = {")
+}
+
 /// Reads the placement back, from what `nft list table` prints or from a rendered text: each element
 /// of `client_mark`.
 #[must_use]

@@ -1,0 +1,132 @@
+//! What may change under a pool between two steps: its neighbours, its devices, its clock, its policy.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    missing_docs,
+    reason = "test code"
+)]
+
+mod world;
+
+use egressctl::iproute::Route;
+use egressctl::kernel::diff::diff;
+use egressctl::kernel::{World, read};
+use egressctl::machine::{Cut, Machine as _, Subject};
+use egressctl::names::Table;
+use egressctl::pool::Pool;
+use egressctl::pool::state::{Egress, Mode};
+use serde_json::json;
+use world::{Endpoint, Lab, Uplink, interface, policy};
+
+fn normal(slots: usize, names: &[&'static str]) -> Lab {
+    let mut lab = Lab::new(policy(slots, 4, &json!({ "local_repair_retest_count": 1 })), names);
+    lab.step();
+    assert_eq!(lab.state().mode, Mode::Normal);
+    lab
+}
+
+fn subject(lab: &Lab) -> Subject<'_, Pool> {
+    Subject { name: &lab.name, policy: &lab.policy, state: lab.state.as_ref(), owned: &lab.owned }
+}
+
+fn is_direct(lab: &Lab) -> bool {
+    lab.state().egress.values().any(|egress| *egress == Egress::Direct)
+}
+
+#[test]
+fn a_neighbours_routes_with_the_same_number_are_not_ours() {
+    let lab = normal(2, &["a", "b", "c"]);
+    let ours = lab.kernel.routes.iter().find(|route| route.dev.is_some()).unwrap();
+    let theirs = Route { dev: Some("w1".to_owned()), table: Table(301), ..ours.clone() };
+    let scope = Pool::scope(&subject(&lab), 0);
+    let routes = lab.kernel.routes.iter().cloned().chain([theirs]).collect();
+    let seen = read::reading(&scope, read::Printed { routes, ..read::Printed::default() });
+    assert_eq!(seen.world.routes, lab.kernel.routes);
+}
+
+#[test]
+fn a_setting_of_a_device_that_is_gone_is_not_given_back() {
+    let lab = normal(2, &["a", "b", "c"]);
+    let mut wished = World::default();
+    wished.sysctls.insert("net/ipv4/conf/ppp77/src_valid_mark".to_owned(), "0".to_owned());
+    assert_eq!(diff(&World::default(), &wished, &Pool::means(&lab.policy)), []);
+}
+
+#[test]
+fn a_wish_that_could_not_be_carried_out_does_not_come_true_another_day() {
+    let mut lab = normal(2, &["a", "b", "c"]);
+    let (state, _) = Pool::switch(&subject(&lab), "direct", true).unwrap();
+    lab.state = Some(state);
+    lab.uplink = Uplink::Down;
+    lab.later(10);
+    lab.step();
+    assert!(Pool::has_wish(lab.state()) && !is_direct(&lab), "nothing is moved with the WAN down");
+    lab.uplink = Uplink::Up;
+    lab.state = Some(Pool::resumed(lab.state(), &lab.now));
+    for _ in 0..4 {
+        lab.later(10);
+        lab.step();
+        assert!(!is_direct(&lab));
+    }
+}
+
+#[test]
+fn a_clock_that_comes_up_behind_does_not_keep_clients_on_direct() {
+    let mut lab = normal(1, &["a"]);
+    lab.set(&["a"], Endpoint::Dead);
+    for _ in 0..10 {
+        lab.later(10);
+        lab.step();
+    }
+    assert!(lab.state().mode.is_direct() && is_direct(&lab));
+    lab.set(&["a"], Endpoint::Alive);
+    lab.now.boot = "next".to_owned();
+    lab.now.up_ms = 20_000;
+    lab.now.at = "2025-06-01T00:00:00Z".parse().unwrap();
+    for _ in 0..4 {
+        lab.later(60);
+        lab.step();
+    }
+    assert_eq!(lab.state().mode, Mode::Normal);
+}
+
+#[test]
+fn renamed_slots_never_have_a_pair_of_keys_up_twice() {
+    // The world itself refuses a trial and a load of what is up elsewhere.
+    for names in [["wg1", "vpn2"], ["wg1", "wg2"]] {
+        let mut lab = normal(2, &["a", "b"]);
+        lab.policy.slots.interfaces = names.iter().map(|name| interface(name)).collect();
+        for _ in 0..6 {
+            lab.later(10);
+            lab.step();
+        }
+        let kept: Vec<String> = lab.kernel.tunnels.keys().map(ToString::to_string).collect();
+        assert_eq!(kept, if names[1] == "vpn2" { ["vpn2", "wg1"] } else { ["wg1", "wg2"] });
+    }
+}
+
+#[test]
+fn a_client_that_comes_later_is_placed_like_the_others_and_its_old_flows_end() {
+    let mut lab = normal(2, &["a", "b", "c"]);
+    lab.policy = policy(2, 5, &json!({ "local_repair_retest_count": 1 }));
+    lab.later(10);
+    let played = lab.step();
+    assert_eq!(played.after.egress.len(), 5);
+    let unmarked = |cut: &&Cut| matches!(cut, Cut::Unmarked(_));
+    assert_eq!(played.decision.wished.cuts.iter().filter(unmarked).count(), 1);
+
+    let mut lab = normal(1, &["a"]);
+    lab.set(&["a"], Endpoint::Dead);
+    for _ in 0..10 {
+        lab.later(10);
+        lab.step();
+    }
+    lab.policy = policy(1, 5, &json!({ "local_repair_retest_count": 1 }));
+    lab.later(10);
+    lab.step();
+    let direct = lab.state().egress.values().filter(|egress| **egress == Egress::Direct).count();
+    assert_eq!(direct, 5, "in Direct it goes where the others are");
+}
