@@ -4,13 +4,15 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
+    clippy::print_stdout,
     reason = "test code"
 )]
 
 mod provider_server;
 
 use egressctl::host::provider::{list, stored};
-use egressctl::observation::ListReading;
+use egressctl::names::{Interface, Mark};
+use egressctl::observation::{ListReading, ListVia};
 use egressctl::wireguard::parse_bytes;
 use provider_server::{
     Bench, Reply, Server, conf, entry, listed, names, ok, pool, private, public, status,
@@ -20,6 +22,7 @@ use serde_json::{Value, json};
 use std::fs::Permissions;
 use std::io::{Cursor, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
@@ -363,6 +366,167 @@ fn a_long_list_is_thinned_out_evenly_and_the_same_way_each_time() {
     assert_eq!(dutch, 10, "no place is lost");
     assert_eq!(candidates[0].name, "s0");
     assert_eq!(candidates, listed(bench.ask(&provider)).0);
+    // What is at hand stays, wherever it stands in the list.
+    let mut question = Bench::question(&provider, &json!({}));
+    let mut all = entries.clone();
+    all.truncate(289);
+    let last = Server::saying(body(&all[280..]));
+    question.have = listed(bench.ask(&bench.http(&last))).0;
+    assert_eq!(question.have.len(), 9);
+    let (candidates, ..) = listed(list(&question, &bench.state(), true));
+    assert_eq!(candidates.len(), 256);
+    for number in 280..289 {
+        assert!(names(&candidates).contains(&format!("s{number}").as_str()), "{number}");
+    }
+}
+
+#[test]
+fn a_request_goes_the_way_that_was_said_to_the_addresses_that_are_known() {
+    let bench = Bench::new();
+    let server = Server::saying(body(&[entry(1)]));
+    let provider = json!({ "http": {
+        "url": format!("http://list.invalid:{}/x?y=1", server.port), "identity": bench.identity(),
+    }});
+    let mut question = Bench::question(&provider, &json!({}));
+    assert_eq!(question.provider.hosts(), ["list.invalid"]);
+    question.names = [("list.invalid".to_owned(), vec!["127.0.0.1".parse().unwrap()])].into();
+    assert!(matches!(list(&question, &bench.state(), true), ListReading::Listed { .. }));
+    let asked = server.asked();
+    assert_eq!((asked[0].verb.as_str(), asked[0].path.as_str()), ("GET", "/x?y=1"));
+    assert_eq!(asked[0].headers["host"], format!("list.invalid:{}", server.port));
+    let device = |name: &str| Interface::try_from(name.to_owned()).unwrap();
+    question.via = Some(ListVia { device: device("nosuch0"), mark: None });
+    let (why, answered, _) = unavailable(list(&question, &bench.state(), true));
+    assert!(why.contains("list.invalid: not bindable: device nosuch0") && !answered, "{why}");
+    if rustix::process::geteuid().is_root() {
+        for mark in [None, Some(Mark(0x4547_0000))] {
+            question.via = Some(ListVia { device: device("lo"), mark });
+            assert!(matches!(list(&question, &bench.state(), true), ListReading::Listed { .. }));
+        }
+    }
+}
+
+/// A server of openssl's with a certificate of its own making, ended with the test.
+struct Tls(std::process::Child);
+
+impl Drop for Tls {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[test]
+fn a_certificate_of_ones_own_is_trusted_where_the_policy_names_it() {
+    let bench = Bench::new();
+    let openssl = |args: &str| {
+        let mut command = std::process::Command::new("openssl");
+        command.args(args.split(' ')).current_dir(bench.folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    bench.put("ext", "subjectAltName=DNS:list.invalid\nbasicConstraints=CA:FALSE\n");
+    for made in [
+        "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=ours -keyout ca.key -out ca.pem",
+        "req -newkey rsa:2048 -nodes -subj /CN=list.invalid -keyout tls.key -out tls.csr",
+        "x509 -req -in tls.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile ext -out tls.pem",
+    ] {
+        match openssl(made).status() {
+            Ok(status) => assert!(status.success(), "{made}"),
+            Err(why) => return println!("skipped: openssl: {why}"),
+        }
+    }
+    bench.put("list.json", body(&[entry(1)]));
+    bench.put("page.html", "<html>log in</html>");
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let serve = format!("s_server -accept 127.0.0.1:{port} -key tls.key -cert tls.pem -WWW");
+    let _server = Tls(openssl(&serve).spawn().unwrap());
+    let ask = |path: &str, ca: Option<&str>| {
+        let mut provider = json!({ "http": {
+            "url": format!("https://list.invalid:{port}/{path}"), "identity": bench.identity(),
+        }});
+        if let Some(ca) = ca {
+            provider["http"]["ca_file"] = json!(bench.path(ca));
+        }
+        let mut question = Bench::question(&provider, &json!({}));
+        question.names = [("list.invalid".to_owned(), vec!["127.0.0.1".parse().unwrap()])].into();
+        list(&question, &bench.state(), true)
+    };
+    let begun = Instant::now();
+    let reading = loop {
+        let reading = ask("list.json", Some("ca.pem"));
+        let refused =
+            matches!(&reading, ListReading::Unavailable { why, .. } if why.contains("refused"));
+        if !refused || begun.elapsed() > Duration::from_secs(10) {
+            break reading;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(names(&listed(reading).0), ["s1"]);
+    let (why, answered, _) = unavailable(ask("list.json", None));
+    assert!(why.contains("tls: ") && !answered, "{why}");
+    // Over TLS it was the provider itself that sent a page.
+    let (why, answered, _) = unavailable(ask("page.html", Some("ca.pem")));
+    assert!(why.contains("a page and no list") && answered, "{why}");
+    bench.put("none.pem", "no certificate");
+    let (why, ..) = unavailable(ask("list.json", Some("none.pem")));
+    assert!(why.ends_with("none.pem: it holds no certificate in PEM"), "{why}");
+}
+
+#[test]
+fn no_damage_to_a_list_is_more_than_a_reason() {
+    let bench = Bench::new();
+    let zip = zipped(&[
+        ("a.conf", conf(1, 11, "192.0.2.1:51820").as_bytes()),
+        ("b/b.conf", conf(2, 12, "192.0.2.2:51820").as_bytes()),
+    ]);
+    let servers = json!({ "version": 1, "ivpn": { "servers": [
+        { "vpn": "wireguard", "hostname": "a.example", "wgpubkey": public(1), "ips": ["192.0.2.1"] },
+        { "vpn": "wireguard", "hostname": "b.example", "wgpubkey": public(2), "ips": ["192.0.2.2"] },
+    ]}});
+    let zip_asked = json!({ "directory": { "path": bench.path("list.zip") } });
+    let json_asked = json!({ "gluetun": {
+        "provider": "ivpn", "path": bench.path("list.json"), "identity": bench.identity()
+    }});
+    // Numbers that look random and are the same each time.
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let mut below = |limit: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        usize::try_from(seed % u64::try_from(limit).unwrap()).unwrap()
+    };
+    for (whole, name, provider) in
+        [(zip, "list.zip", zip_asked), (servers.to_string().into_bytes(), "list.json", json_asked)]
+    {
+        let question = Bench::question(&provider, &json!({}));
+        let (mut lists, mut none) = (0, 0);
+        for _ in 0..600 {
+            let mut bytes = whole.clone();
+            for _ in 0..=below(4) {
+                let at = below(bytes.len());
+                bytes[at] = u8::try_from(below(256)).unwrap();
+            }
+            if below(4) == 0 {
+                bytes.truncate(below(bytes.len()) + 1);
+            }
+            bench.put(name, &bytes);
+            match list(&question, &bench.state(), false) {
+                reading @ ListReading::Listed { .. } => {
+                    lists += 1;
+                    assert!(listed(reading).0.len() <= 2);
+                }
+                reading @ (ListReading::Unchanged | ListReading::Unavailable { .. }) => {
+                    none += 1;
+                    let (why, ..) = unavailable(reading);
+                    assert!(!why.is_empty() && !why.chars().any(char::is_control), "{why:?}");
+                }
+            }
+        }
+        assert!(lists > 20 && none > 20, "{lists} {none}");
+    }
 }
 
 #[test]
@@ -439,7 +603,6 @@ fn a_program_prints_the_common_shape() {
         ("sleep 20", "killed after 1000 ms"),
         ("true", "the answer is empty"),
         ("head -c 40000000 /dev/zero", "printed more than 33554432 bytes"),
-        ("yes", "more"),
     ] {
         let (why, answered, _) = unavailable(bench.ask(&program(text)));
         assert!(why.contains(part) && !answered, "{part}: {why}");

@@ -126,8 +126,10 @@ fn a_refresh_asks_for_a_batch_and_the_next_goes_on() {
     assert_eq!(rejected[0].name, "(5 more)");
     assert_eq!(rejected[0].why, "are asked for in the next refresh");
     question.have = candidates;
-    let (candidates, ..) = listed(list(&question, &bench.state(), true));
+    question.wanted.country = vec!["NL".to_owned()];
+    let (candidates, rejected, _) = listed(list(&question, &bench.state(), true));
     assert_eq!((candidates.len(), configs(&site)), (8, 8));
+    assert_eq!(rejected[0].name, "(1 more)");
     question.have = candidates;
     let (candidates, rejected, _) = listed(list(&question, &bench.state(), true));
     assert_eq!((candidates.len(), configs(&site), rejected.len()), (9, 9, 0));

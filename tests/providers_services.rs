@@ -90,6 +90,22 @@ fn mullvads_shapes_say_the_same() {
 }
 
 #[test]
+fn a_list_of_endless_entries_is_read_to_a_bound() {
+    let bench = Bench::new();
+    let zeros = |n: usize| vec!["0"; n].join(",");
+    let gateways = vec![format!(r#"{{"hosts":[{}]}}"#, zeros(9_000)); 50].join(",");
+    let ivpn = format!(r#"{{"wireguard":[{gateways}]}}"#);
+    let cities = vec![format!(r#"{{"relays":[{}]}}"#, zeros(9_000)); 50].join(",");
+    let mullvad = format!(r#"{{"countries":[{{"cities":[{cities}]}}]}}"#);
+    for (name, list) in [("ivpn", ivpn), ("mullvad", mullvad)] {
+        let mut provider = service(&bench, name, &Server::saying(list));
+        provider[name]["timeout_sec"] = json!(20);
+        let (candidates, rejected, _) = listed(bench.ask(&provider));
+        assert!(candidates.is_empty() && (10_001..20_000).contains(&rejected.len()));
+    }
+}
+
+#[test]
 fn a_code_of_a_place_is_as_good_as_its_name() {
     let bench = Bench::new();
     let list = json!({

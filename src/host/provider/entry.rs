@@ -6,7 +6,7 @@ use crate::host::files;
 use crate::policy::provider::{Identity, Place};
 use crate::wireguard::{KeyFault, PresharedKey, Problem, SecretKey, TunnelConfig, parse_bytes};
 use anyhow::{Context as _, bail};
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::path::Path;
 
 /// A key's file has 45 bytes, a token's some hundred.
@@ -30,7 +30,7 @@ pub(super) struct Offer {
 /// Our own end.
 pub(super) struct OwnEnd {
     /// Our key.
-    pub(super) private_key: SecretKey,
+    private_key: SecretKey,
     /// The key that we share with every server.
     preshared_key: Option<PresharedKey>,
     /// Our addresses.
@@ -78,6 +78,14 @@ impl OwnEnd {
             identity.address.iter().map(|address| address.0.to_string()).collect()
         };
         Ok(Self { private_key, preshared_key, addresses })
+    }
+}
+
+impl fmt::Display for OwnEnd {
+    /// Enough to see that it changed, and nothing secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let preshared = self.preshared_key.as_ref().map(PresharedKey::fingerprint);
+        write!(f, "{} {preshared:?} {:?}", self.private_key.public(), self.addresses)
     }
 }
 

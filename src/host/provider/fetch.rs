@@ -58,9 +58,9 @@ impl<'a> Fetch<'a> {
                 .and_then(|pem| http::certificates(&pem))
                 .map_err(|why| Trouble::here(format!("ca_file {}: {why}", path.display())))?,
         };
-        let key = own.map(|own| own.private_key.public());
+        let own = own.map(ToString::to_string);
         let (provider, wanted) = (&question.provider, &question.wanted);
-        let of = sha256(format!("{provider:?} {wanted:?} {} {key:?}", question.amnezia).as_bytes());
+        let of = sha256(format!("{provider:?} {wanted:?} {} {own:?}", question.amnezia).as_bytes());
         let end = Instant::now().checked_add(asking.timeout).context("a timeout without end")?;
         Ok(Self { question, asking, roots, of, end })
     }
@@ -100,7 +100,9 @@ impl<'a> Fetch<'a> {
             });
             let body = Self::good(url, answer)?;
             let next = match read(url, &body).map_err(|why| unread(url, &why))? {
-                Page::List(offers) => return Ok(Offers { offers, validators }),
+                Page::List(entries) => {
+                    return Ok(Offers { entries, notes: Vec::new(), validators });
+                }
                 Page::Elsewhere(next) => next,
             };
             let parcel = Parcel { verb: Verb::Get, headers, body: None };

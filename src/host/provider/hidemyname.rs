@@ -15,7 +15,7 @@ use crate::host::{clock, files};
 use crate::kernel::read::sha256;
 use crate::observation::ListQuestion;
 use crate::policy::provider::{HideMyName, Place};
-use crate::pool::candidate::Candidate;
+use crate::pool::candidate::{Candidate, Rejected};
 use crate::url::Target;
 use crate::wireguard::TunnelConfig;
 use jiff::Timestamp;
@@ -117,12 +117,12 @@ pub(super) fn offers(
     }
     offers.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.origin.cmp(&b.origin)));
     let later = missing.len().saturating_sub(batch);
-    if later > 0 {
-        let (name, place) = (format!("({later} more)"), Place::default());
-        let config = Err("are asked for in the next refresh".to_owned());
-        offers.push(Offer { name, place, origin: None, config });
-    }
-    Ok(offers.into())
+    let note = || Rejected {
+        name: format!("({later} more)"),
+        why: "are asked for in the next refresh".to_owned(),
+    };
+    let notes = (later > 0).then(note).into_iter().collect();
+    Ok(Offers { entries: offers, notes, validators: None })
 }
 
 fn offer(server: &Server, config: Result<TunnelConfig, String>) -> Offer {

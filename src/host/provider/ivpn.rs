@@ -3,6 +3,7 @@
 //! **Invariant:** only `WireGuard` hosts are offered.
 
 use super::entry::{Offer, OwnEnd};
+use super::listing::MAX_ENTRIES;
 use super::shape::{self, Loose, Raws, text};
 use crate::policy::provider::Place;
 use serde::Deserialize;
@@ -49,6 +50,9 @@ pub(super) fn read(body: &[u8], port: Option<u16>, own: &OwnEnd) -> Result<Vec<O
             city: text(gateway.city),
             city_code: None,
         };
+        if offers.len() > MAX_ENTRIES {
+            break;
+        }
         for raw in gateway.hosts.0 {
             offers.push(match shape::entry::<Machine>(raw) {
                 None => Offer::misshapen(offers.len() + 1),

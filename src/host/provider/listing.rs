@@ -157,7 +157,7 @@ impl<'a> Listing<'a> {
             | Provider::Mullvad(_)
             | Provider::Ivpn(_)
             | Provider::NordVpn(_)
-            | Provider::Gluetun(_) => spread(&mut self.taken),
+            | Provider::Gluetun(_) => spread(&mut self.taken, &self.question.have),
         }
         let generation = self.question.generation;
         let pool = match folder.filter(|_| !self.taken.is_empty()) {
@@ -204,22 +204,27 @@ impl<'a> Listing<'a> {
     }
 }
 
-/// Leaves [`MAX_KEPT`] in their order: the first of each place, then the second of each, and so on.
-fn spread(taken: &mut Vec<Taken>) {
+/// Leaves [`MAX_KEPT`] in their order: those at hand, for a slot may use them, then the first of
+/// each place, the second of each, and so on.
+fn spread(taken: &mut Vec<Taken>, have: &[Candidate]) {
     if taken.len() <= MAX_KEPT {
         return;
     }
+    let at_hand: BTreeSet<_> =
+        have.iter().map(|c| (c.ends.peer, c.host.as_str(), c.port)).collect();
     let mut before: BTreeMap<Place, usize> = BTreeMap::new();
-    let mut ranked: Vec<(usize, usize, Taken)> = Vec::with_capacity(taken.len());
+    let mut ranked = Vec::with_capacity(taken.len());
     for (at, one) in taken.drain(..).enumerate() {
+        let port = one.config.peer.endpoint.port.get();
+        let is_new = !at_hand.contains(&(one.ends.peer, one.host.as_str(), port));
         let rank = before.entry(one.place.clone()).or_default();
-        ranked.push((*rank, at, one));
+        ranked.push(((is_new, *rank, at), one));
         *rank += 1;
     }
-    ranked.sort_by_key(|(rank, at, _)| (*rank, *at));
+    ranked.sort_by_key(|(rank, _)| *rank);
     ranked.truncate(MAX_KEPT);
-    ranked.sort_by_key(|(_, at, _)| *at);
-    taken.extend(ranked.into_iter().map(|(_, _, one)| one));
+    ranked.sort_by_key(|((_, _, at), _)| *at);
+    taken.extend(ranked.into_iter().map(|(_, one)| one));
 }
 
 /// Whether packets to `address` stay on this machine or its link.

@@ -19,7 +19,7 @@ mod shape;
 
 use crate::observation::{ListQuestion, ListReading, Validators};
 use crate::policy::provider::{Directory, Provider, Service, Wanted};
-use crate::pool::candidate::Candidate;
+use crate::pool::candidate::{Candidate, Rejected};
 use anyhow::Context as _;
 use entry::{Offer, OwnEnd};
 use fetch::Fetch;
@@ -35,13 +35,15 @@ const MAX_LIST: usize = 32 * 1024 * 1024;
 
 /// What a source offers.
 struct Offers {
-    offers: Vec<Offer>,
+    entries: Vec<Offer>,
+    /// What is said of the list as a whole, as of an entry that cannot be used.
+    notes: Vec<Rejected>,
     validators: Option<Validators>,
 }
 
 impl From<Vec<Offer>> for Offers {
-    fn from(offers: Vec<Offer>) -> Self {
-        Self { offers, validators: None }
+    fn from(entries: Vec<Offer>) -> Self {
+        Self { entries, notes: Vec::new(), validators: None }
     }
 }
 
@@ -133,13 +135,13 @@ fn service_offers(
 /// Takes what is usable and wanted of the offers.
 fn taken(
     question: &ListQuestion,
-    Offers { offers, validators }: Offers,
+    Offers { entries, notes, validators }: Offers,
     folder: &Path,
     may_write: bool,
 ) -> Result<ListReading, NoList> {
     let mut listing = Listing::new(question);
-    let offered = offers.len();
-    for offer in offers {
+    let offered = entries.len();
+    for offer in entries {
         listing.take(offer);
     }
     let answered = !question.provider.is_local();
@@ -151,7 +153,8 @@ fn taken(
         let why = format!("none of its {offered} entries is wanted: correct candidates");
         return Err(Trouble { why, answered, ..Trouble::default() }.into());
     }
-    let (candidates, rejected) = listing.finish(may_write.then_some(folder))?;
+    let (candidates, mut rejected) = listing.finish(may_write.then_some(folder))?;
+    rejected.extend(notes);
     Ok(ListReading::Listed { candidates, rejected, validators })
 }
 

@@ -4,6 +4,7 @@
 //! listen on.
 
 use super::entry::{Offer, OwnEnd};
+use super::listing::MAX_ENTRIES;
 use super::shape::{self, Keyed, Loose, Raws, text};
 use crate::policy::provider::Place;
 use serde::Deserialize;
@@ -78,6 +79,9 @@ pub(super) fn read(body: &[u8], port: Option<u16>, own: &OwnEnd) -> Result<Vec<O
     let mut offers = Vec::new();
     let mut take = |raw: &RawValue, place: &dyn Fn(&str) -> Place| {
         let number = offers.len() + 1;
+        if number > MAX_ENTRIES + 1 {
+            return;
+        }
         offers.extend(match shape::entry::<Relay>(raw) {
             Some(relay) => offer(relay, place, port.unwrap_or(PORT), own),
             None => Some(Offer::misshapen(number)),
