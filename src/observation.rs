@@ -393,8 +393,8 @@ pub struct ListQuestion {
     pub names: BTreeMap<String, Vec<IpAddr>>,
     /// What tells the list at hand from a newer one; `None`: there is none at hand.
     pub known: Option<Validators>,
-    /// Candidates at hand, for sources that give each server a file of its own: what did not change
-    /// is not asked for again.
+    /// Candidates at hand. Where a source gives each server a file of its own, these are not asked
+    /// for again, so what failed its test is left out. A long list is thinned out around them.
     pub have: Vec<Candidate>,
 }
 
