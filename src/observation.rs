@@ -105,12 +105,11 @@ impl Observation {
             .collect()
     }
 
-    /// The reading of the provider's list.
-    #[must_use]
-    pub fn list(&self) -> Option<&ListReading> {
-        self.readings.values().find_map(|reading| match reading {
-            Reading::List(list) => Some(list),
-            Reading::Kernel(_) | Reading::Names(_) | Reading::Pages(_) | Reading::Trial(_) => None,
+    /// What the provider said, by the way that it was asked.
+    pub fn lists(&self) -> impl Iterator<Item = (&ListQuestion, &ListReading)> {
+        self.readings.iter().filter_map(|(question, reading)| match (question, reading) {
+            (Question::List(list), Reading::List(seen)) => Some((list.as_ref(), seen)),
+            _ => None,
         })
     }
 

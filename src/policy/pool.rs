@@ -570,24 +570,10 @@ impl PoolPolicy {
     /// Keys that are read and checked and have no effect yet. One that says what holds without it is
     /// not told.
     pub(super) fn notes(&self) -> Vec<String> {
-        let default = Params::default();
-        let given = [
-            ("bootstrap.wireguard", self.bootstrap.wireguard.is_some()),
-            ("params.bootstrap_slot", self.params.bootstrap_slot.is_some()),
-            (
-                "params.bootstrap_candidate_retry_count",
-                self.params.bootstrap_candidate_retry_count
-                    != default.bootstrap_candidate_retry_count,
-            ),
-            (
-                "params.bootstrap_strategy_order",
-                self.params.bootstrap_strategy_order != default.bootstrap_strategy_order,
-            ),
-        ];
+        let given = self.bootstrap.wireguard.is_some();
         given
+            .then(|| "bootstrap.wireguard has no effect in this version".to_owned())
             .into_iter()
-            .filter(|(_, is_given)| *is_given)
-            .map(|(key, _)| format!("{key} has no effect in this version"))
             .collect()
     }
 

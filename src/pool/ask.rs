@@ -100,6 +100,7 @@ pub(super) fn names(policy: &PoolPolicy, state: Option<&PoolState>) -> Option<Qu
     let names: BTreeSet<String> = pages
         .map(|url| url.host().to_owned())
         .chain(slots.map(|candidate| candidate.host.clone()))
+        .chain(policy.provider.hosts())
         .filter(|host| host.parse::<IpAddr>().is_err())
         .collect();
     (!names.is_empty()).then_some(Question::Names(names))

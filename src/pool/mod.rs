@@ -8,8 +8,10 @@
 
 mod ask;
 mod assess;
+mod bootstrap;
 pub mod candidate;
 mod decide;
+mod fetch;
 mod future;
 pub mod health;
 pub mod layout;
@@ -147,7 +149,7 @@ impl Machine for Pool {
         let mut state = state.clone();
         state.refresh_asked = Some(now.clone());
         state.refresh_tried_at = None;
-        state.bootstrap.tried_at = None;
+        state.refusal_wait_sec = None;
         Some(state)
     }
 

@@ -131,6 +131,20 @@ pub enum Reason {
     },
     /// A person put all clients on Direct.
     PersonsDirect,
+    /// A candidate of the last pool is tried as a way to the provider.
+    Lending {
+        /// The slot.
+        slot: Interface,
+        /// The candidate.
+        name: String,
+    },
+    /// A way to the provider failed.
+    BootstrapFailed {
+        /// Which.
+        what: String,
+        /// Why.
+        why: String,
+    },
     /// After `down` and `resume`.
     ComesBack,
     /// Entries of the list cannot be used.
@@ -238,6 +252,8 @@ impl Reason {
             Self::ProviderUnavailable { .. } => "provider-unavailable",
             Self::PersonsEndpoint { .. } => "persons-endpoint",
             Self::PersonsDirect => "persons-direct",
+            Self::Lending { .. } => "lending",
+            Self::BootstrapFailed { .. } => "bootstrap-failed",
             Self::ComesBack => "comes-back",
             Self::LeftOut { .. } => "left-out",
             Self::NotTried { .. } => "not-tried",
@@ -318,6 +334,12 @@ impl fmt::Display for Reason {
                 write!(f, "a person put {name} into {slot}")
             }
             Self::PersonsDirect => f.write_str("a person put all clients on the WAN"),
+            Self::Lending { slot, name } => {
+                write!(f, "{slot} is lent to {name}, to see whether the provider answers by it")
+            }
+            Self::BootstrapFailed { what, why } => {
+                write!(f, "the provider was not reached by {what}: {why}")
+            }
             Self::ComesBack => f.write_str("the slots come back as they were before `down`"),
             Self::LeftOut { entries, name, why } => {
                 let what = if *entries == 1 { "entry" } else { "entries" };

@@ -3,15 +3,13 @@
 //! **Invariant:** the old pool outlives the proof of the new one, and a serving endpoint that is in
 //! the new list and passed is not touched.
 
-use super::candidate::{Candidate, List, Tested};
+use super::candidate::{Candidate, List, Rejected, Tested};
+use super::fetch::Fetched;
 use super::reason::Reason;
-use super::state::{Bootstrap, Mode, ShortList, Slot, is_later};
+use super::state::{Bootstrap, Content, Mode, ShortList, Slot, is_later};
 use super::testing::is_same;
 use super::turn::Turn;
 use crate::names::Interface;
-use crate::observation::{ListQuestion, ListReading, Question};
-use crate::policy::pool::Tool;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The same list so often is believed, however short it is.
@@ -38,6 +36,7 @@ impl Turn<'_> {
         } else {
             Duration::from_secs(self.policy.params.bootstrap_retry_interval_sec)
         };
+        let wait = wait.max(self.refusal_wait().unwrap_or(Duration::ZERO));
         let tried = self.state.refresh_tried_at.as_ref()?;
         wait.checked_sub(self.now.since(tried)).filter(|left| !left.is_zero())
     }
@@ -82,7 +81,9 @@ impl Turn<'_> {
     /// The last pool, to be tested anew, where the policy lets it end Direct. What is quarantined
     /// stays so: the list is no younger than it was.
     fn last_pool(&self) -> Option<List> {
-        let allowed = self.state.mode.is_direct() && self.policy.params.exit_direct_from_cache;
+        let allowed = self.state.mode.is_direct()
+            && self.policy.params.exit_direct_from_cache
+            && self.has_tried_every_way();
         let pool = self.state.pool.as_ref().filter(|_| allowed)?;
         let mut candidates = pool.candidates.clone();
         candidates.retain(|candidate| !self.state.is_quarantined(candidate));
@@ -99,6 +100,7 @@ impl Turn<'_> {
     fn refresh_failed(&mut self) {
         self.state.refresh_asked = None;
         self.state.refresh_tried_at = Some(self.now.clone());
+        self.state.ways_failed.clear();
         if self.state.mode.is_direct() {
             // The provider has answered; what it listed is tested again.
             if let Some(fresh) = &mut self.state.fresh {
@@ -147,60 +149,40 @@ impl Turn<'_> {
         if self.state.fresh.is_some() {
             return self.test_fresh();
         }
-        let generation = self.state.last_generation.saturating_add(1);
-        match self.seen.list() {
-            None => {
-                if self.may_ask {
-                    let provider = self.policy.provider.clone();
-                    let amnezia = match self.policy.wireguard.tool {
-                        Tool::Awg => true,
-                        Tool::Wg => false,
-                    };
-                    self.asks.push(Question::List(Box::new(ListQuestion {
-                        provider,
-                        wanted: self.policy.candidates.clone(),
-                        generation,
-                        amnezia,
-                        via: None,
-                        names: BTreeMap::new(),
-                        known: None,
-                        have: Vec::new(),
-                    })));
-                }
-                let (tested, passed, listed) = (0, 0, 0);
-                self.say(Reason::Testing { tested, passed, listed });
-                Progress::Unfinished
-            }
-            // It is not asked for with validators, so it does not say so.
-            Some(ListReading::Unchanged) => {
-                let why = "the list is unchanged".to_owned();
-                Progress::NoList(Reason::ProviderUnavailable { why })
-            }
-            Some(ListReading::Unavailable { why, .. }) => {
-                Progress::NoList(Reason::ProviderUnavailable { why: why.clone() })
-            }
-            Some(ListReading::Listed { candidates, rejected, .. }) => {
-                if candidates.is_empty() {
-                    let why = rejected.first().map_or_else(
-                        || "it has no entries".to_owned(),
-                        |first| format!("no entry is usable; {}: {}", first.name, first.why),
-                    );
-                    return Progress::NoList(Reason::ListRefused { why });
-                }
-                if let Some(why) = self.too_short(candidates) {
-                    return Progress::NoList(Reason::ListRefused { why });
-                }
-                if let Some(first) = rejected.first() {
-                    let (name, why) = (first.name.clone(), first.why.clone());
-                    self.say(Reason::LeftOut { entries: rejected.len(), name, why });
-                }
-                self.state.last_generation = generation;
-                let left_out = rejected.iter().take(LEFT_OUT).cloned().collect();
-                let list = List::new(generation, self.now.clone(), candidates.clone());
-                self.keep_progress(List { left_out, ..list });
-                self.test_fresh()
-            }
+        match self.fetch() {
+            Fetched::Pending => Progress::Unfinished,
+            Fetched::Nothing(reason) => Progress::NoList(reason),
+            Fetched::List { candidates, rejected } => self.take_list(candidates, &rejected),
         }
+    }
+
+    /// Judges a list that came, and begins to test it.
+    fn take_list(&mut self, candidates: Vec<Candidate>, rejected: &[Rejected]) -> Progress {
+        if candidates.is_empty() {
+            let why = rejected.first().map_or_else(
+                || "it has no entries".to_owned(),
+                |first| format!("no entry is usable; {}: {}", first.name, first.why),
+            );
+            return Progress::NoList(Reason::ListRefused { why });
+        }
+        if let Some(why) = self.too_short(&candidates) {
+            return Progress::NoList(Reason::ListRefused { why });
+        }
+        if let Some(first) = rejected.first() {
+            let (name, why) = (first.name.clone(), first.why.clone());
+            self.say(Reason::LeftOut { entries: rejected.len(), name, why });
+        }
+        let generation = self.state.last_generation.saturating_add(1);
+        for state in [&mut self.state, &mut self.counted] {
+            state.ways_failed.clear();
+            state.refusals = 0;
+            state.refusal_wait_sec = None;
+        }
+        self.state.last_generation = generation;
+        let left_out = rejected.iter().take(LEFT_OUT).cloned().collect();
+        let list = List::new(generation, self.now.clone(), candidates);
+        self.keep_progress(List { left_out, ..list });
+        self.test_fresh()
     }
 
     /// Why a list is too short to be believed, if it is.
@@ -233,8 +215,11 @@ impl Turn<'_> {
         let Some(fresh) = self.state.fresh.clone() else { return };
         let loadable = self.loadable(&fresh);
         let kept = |slot: &Interface| {
-            let active = self.state.slots.get(slot).and_then(Slot::loaded);
-            self.state.serves(slot)
+            let slot_of = self.state.slots.get(slot);
+            let active = slot_of.and_then(Slot::candidate);
+            // A lent slot that answers is of the new set too, if its endpoint is listed.
+            let lent = slot_of.is_some_and(|slot| matches!(slot.content, Content::Lent(_)));
+            (self.state.serves(slot) || (lent && self.answers(slot)))
                 && active.is_some_and(|active| loadable.iter().any(|c| is_same(c, active)))
         };
         let (keeps, rest): (Vec<Interface>, Vec<Interface>) =
@@ -254,6 +239,7 @@ impl Turn<'_> {
             self.say_too_few(&fresh, found);
             return self.refresh_failed();
         }
+        self.take_back(&keeps, &loadable);
         let (working, idle): (Vec<Interface>, Vec<Interface>) =
             rest.into_iter().partition(|slot| self.state.serves(slot));
         let one_at_a_time = idle.is_empty();
@@ -277,6 +263,21 @@ impl Turn<'_> {
         }
         if waiting == 0 {
             self.adopt(fresh);
+        }
+    }
+
+    /// A lent slot that is kept is loaded from now on, and must carry a request like any other.
+    fn take_back(&mut self, keeps: &[Interface], loadable: &[Candidate]) {
+        for interface in keeps {
+            let Some(slot) = self.state.slots.get_mut(interface) else { continue };
+            if let Content::Lent(lent) = &slot.content
+                && let Some(listed) = loadable.iter().find(|c| is_same(c, lent))
+            {
+                let listed = listed.clone();
+                slot.content = Content::Loaded(listed.clone());
+                self.state.quarantine.remove(&listed.endpoint());
+                self.loaded.push(interface.clone());
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use super::Pool;
 use super::candidate::Candidate;
 use super::future;
 use super::reason::Reason;
-use super::state::{Content, Mode, PoolState, Slot};
+use super::state::{Content, Mode, PoolState, Slot, Way};
 use super::turn::quarantine;
 use crate::machine::{Decision, Future, Subject};
 use crate::names::Interface;
@@ -32,7 +32,8 @@ pub(super) fn refuse(
     }
     for (slot, why) in failed {
         if let Some(candidate) = wished.slots.get(slot).and_then(Slot::candidate) {
-            reasons.extend(fail(&mut state, slot, candidate, why, now));
+            let new = wished.slots.get(slot);
+            reasons.extend(fail(&mut state, slot, new, candidate, why, now));
         }
     }
     let serves = policy.slots.interfaces.iter().any(|slot| state.serves(slot));
@@ -55,10 +56,20 @@ pub(super) fn refuse(
 fn fail(
     state: &mut PoolState,
     interface: &Interface,
+    wished: Option<&Slot>,
     candidate: &Candidate,
     why: &str,
     now: &Moment,
 ) -> Vec<Reason> {
+    // A candidate that was tried as a way to the provider is no more than a way that failed.
+    if wished.is_some_and(|slot| matches!(slot.content, Content::Lent(_))) {
+        state.bootstrap.transport = None;
+        state.bootstrap.fail(&Way::Cached(candidate.name.clone()), why, now);
+        state.refresh_asked = None;
+        state.refresh_tried_at = Some(now.clone());
+        state.slots.insert(interface.clone(), Slot::new(Content::Empty, now));
+        return Vec::new();
+    }
     // A candidate of a new list is struck from it, and the slot stays as it was.
     if let Some(fresh) = &mut state.fresh
         && fresh.candidates.iter().any(|listed| listed == candidate)

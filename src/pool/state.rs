@@ -7,7 +7,6 @@ pub use super::slot::{Content, Slot, Verdict};
 use super::wish::Wish;
 use crate::names::Interface;
 use crate::policy::ClientKey;
-use crate::policy::pool::Strategy;
 use crate::time::Moment;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,6 +113,15 @@ pub struct PoolState {
     /// The last list that was refused for being short, and how often it came.
     #[serde(default)]
     pub short_list: Option<ShortList>,
+    /// Devices by which nobody answered in the refresh that runs.
+    #[serde(default)]
+    pub ways_failed: BTreeSet<Interface>,
+    /// How often the provider refused in a row.
+    #[serde(default)]
+    pub refusals: u32,
+    /// How long it is left alone since it was last tried.
+    #[serde(default)]
+    pub refusal_wait_sec: Option<u64>,
     /// The way out of Direct.
     pub bootstrap: Bootstrap,
     /// What was last found out about the machine, for when it cannot be seen.
@@ -181,11 +189,44 @@ pub struct ShortList {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bootstrap {
     /// The way through which the provider was last reached.
-    pub transport: Option<Strategy>,
-    /// When the last attempt was made.
-    pub tried_at: Option<Moment>,
-    /// Attempts that failed, for status.
-    pub failed: Vec<(Moment, String)>,
+    pub transport: Option<Transport>,
+    /// Ways that failed since the last set was proven.
+    pub failed: Vec<FailedWay>,
+}
+
+/// A way through which the provider answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// A slot, in place or lent.
+    Slot(Interface),
+    /// The uplink itself.
+    Wan,
+}
+
+/// A way that can be tried.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// A slot whose own probe passes, where it is.
+    InPlace(Interface),
+    /// A candidate of the last pool, by its name, in the lent slot.
+    Cached(String),
+    /// The uplink itself.
+    Wan,
+}
+
+/// A way that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedWay {
+    /// Which.
+    pub way: Way,
+    /// When last.
+    pub at: Moment,
+    /// Why.
+    pub why: String,
+    /// How often.
+    pub times: u32,
 }
 
 impl PoolState {
@@ -212,6 +253,9 @@ impl PoolState {
             none_serves_since: None,
             none_serves_seen: None,
             short_list: None,
+            ways_failed: BTreeSet::new(),
+            refusals: 0,
+            refusal_wait_sec: None,
             bootstrap: Bootstrap::default(),
             surroundings: None,
             names: BTreeMap::new(),

@@ -9,8 +9,9 @@ use super::health::Health;
 use super::layout;
 use super::reason::Reason;
 use super::refresh::Progress;
-use super::state::Slot;
+use super::state::{Content, Slot};
 use super::turn::Turn;
+use crate::names::Interface;
 use crate::observation::{Question, TrialResult};
 use std::collections::BTreeSet;
 
@@ -60,12 +61,14 @@ impl Turn<'_> {
     /// An endpoint that is up in a slot is tested by that slot's own probe.
     fn test_by_slots(&self, fresh: &mut List) {
         for interface in self.slots() {
-            let Some(active) = self.state.slots.get(interface).and_then(Slot::loaded) else {
+            let Some(active) = self.state.slots.get(interface).and_then(Slot::candidate) else {
                 continue;
             };
             let at = self.now.clone();
             let tested = match self.sight.health.get(interface) {
-                Some(Health::Healthy { latency_ms, .. }) if self.state.serves(interface) => {
+                Some(Health::Healthy { latency_ms, .. })
+                    if self.state.serves(interface) || self.is_lent(interface) =>
+                {
                     Tested::Passed { at, latency_ms: latency_ms.unwrap_or(0) }
                 }
                 Some(Health::Healthy { .. } | Health::Failed(_)) => {
@@ -80,6 +83,11 @@ impl Turn<'_> {
                 fresh.tested.insert(name, tested.clone());
             }
         }
+    }
+
+    fn is_lent(&self, interface: &Interface) -> bool {
+        let content = self.state.slots.get(interface).map(|slot| &slot.content);
+        matches!(content, Some(Content::Lent(_)))
     }
 
     /// The next trials, side by side. Done when nothing is left to test or enough have passed.

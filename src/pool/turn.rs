@@ -235,7 +235,17 @@ impl<'a> Turn<'a> {
         let mut checks = Vec::new();
         for interface in &self.loaded {
             if let Some(ask) = super::ask::verification(self.policy, &self.state, interface) {
-                let attempts = self.policy.params.candidate_test_retries.saturating_add(1);
+                let params = &self.policy.params;
+                let lent = self
+                    .state
+                    .slots
+                    .get(interface)
+                    .is_some_and(|slot| matches!(slot.content, Content::Lent(_)));
+                let attempts = if lent {
+                    params.bootstrap_candidate_retry_count.max(1)
+                } else {
+                    params.candidate_test_retries.saturating_add(1)
+                };
                 checks.push(Check::Answer { interface: interface.clone(), ask, attempts });
             }
         }
