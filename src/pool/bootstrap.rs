@@ -16,7 +16,7 @@ impl Turn<'_> {
     pub(super) fn fetch_by_bootstrap(&mut self) -> Fetched {
         if let Some(transport) = self.state.bootstrap.transport.clone() {
             if self.is_alive(&transport) {
-                return self.fetch_through(transport);
+                return self.fetch_through(&transport);
             }
             let why = "does not answer any more".to_owned();
             self.way_failed(&way_of(&transport, self), &why);
@@ -26,27 +26,27 @@ impl Turn<'_> {
             return Fetched::Nothing(Reason::ProviderUnavailable { why });
         };
         match way {
-            Way::Wan => self.fetch_through(Transport::Wan),
-            Way::InPlace(slot) => self.fetch_through(Transport::Slot(slot)),
+            Way::Wan => self.fetch_through(&Transport::Wan),
+            Way::InPlace(slot) => self.fetch_through(&Transport::Slot(slot)),
             Way::Cached(name) => self.lend(&name),
         }
     }
 
     /// Asks through a transport. The provider's answer proves it, whatever it says.
-    fn fetch_through(&mut self, transport: Transport) -> Fetched {
-        let via = self.via(&transport);
+    fn fetch_through(&mut self, transport: &Transport) -> Fetched {
+        let via = self.via(transport);
         match self.by(Some(&via)) {
             By::NotAsked => self.ask_by(Some(via)),
             By::List(list) => {
-                self.found(&transport);
+                self.found(transport);
                 list
             }
             By::Refused(reason) => {
-                self.found(&transport);
+                self.found(transport);
                 Fetched::Nothing(reason)
             }
             By::Silent(why) => {
-                self.way_failed(&way_of(&transport, self), &why);
+                self.way_failed(&way_of(transport, self), &why);
                 Fetched::Nothing(Reason::BootstrapFailed { what: via.device.to_string(), why })
             }
         }

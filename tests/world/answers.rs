@@ -5,8 +5,8 @@ use base64::Engine as _;
 use egressctl::iproute::{Address, Link};
 use egressctl::kernel::{ConfigRef, Ends};
 use egressctl::observation::{
-    Asker, Expect, KernelReading, ListReading, PageReading, Pages, PagesReading, Question, Reading,
-    Trial, TrialReading, TrialResult,
+    Asker, Expect, KernelReading, ListQuestion, ListReading, PageReading, Pages, PagesReading,
+    Question, Reading, Trial, TrialReading, TrialResult,
 };
 use egressctl::pool::candidate::{Candidate, Rejected};
 use egressctl::wireguard::PublicKey;
@@ -55,34 +55,55 @@ impl Lab {
                 names.iter().map(|name| (name.clone(), Err("no names here".to_owned()))).collect(),
             ),
             Question::Pages(pages) => Reading::Pages(self.pages(pages)),
-            Question::List(list) => Reading::List(match &self.source {
-                Source::Lists(names) => {
-                    let broken =
-                        |name: &&&str| self.endpoints.get(**name) == Some(&Endpoint::Broken);
-                    let rejected = |name: &&str| Rejected {
-                        name: (*name).to_owned(),
-                        why: "line 2: PrivateKey is no key".to_owned(),
-                    };
-                    ListReading::Listed {
-                        candidates: names
-                            .iter()
-                            .filter(|name| !broken(name))
-                            .map(|name| candidate(name, list.generation))
-                            .collect(),
-                        rejected: names.iter().filter(broken).map(rejected).collect(),
-                        validators: None,
-                    }
-                }
-                Source::Unavailable => ListReading::Unavailable {
-                    why: "no answer".to_owned(),
-                    answered: false,
-                    retry_after_sec: None,
-                },
-            }),
+            Question::List(list) => Reading::List(self.list(list)),
             Question::Trial(trial) => {
                 self.later(self.trial_sec);
                 Reading::Trial(self.trial(trial))
             }
+        }
+    }
+
+    fn list(&self, list: &ListQuestion) -> ListReading {
+        let silent = || ListReading::Unavailable {
+            why: "no answer".to_owned(),
+            answered: false,
+            retry_after_sec: None,
+        };
+        let names = match &self.source {
+            Source::Lists(names) => names,
+            Source::Unavailable => return silent(),
+            Source::Refuses(seconds) => {
+                return ListReading::Unavailable {
+                    why: "status 429".to_owned(),
+                    answered: true,
+                    retry_after_sec: Some(*seconds),
+                };
+            }
+            Source::ByTunnel(names) => {
+                let tunnel = list.via.as_ref().and_then(|via| self.kernel.tunnels.get(&via.device));
+                let carries = tunnel
+                    .and_then(|tunnel| tunnel.config.as_ref())
+                    .and_then(|config| self.endpoints.get(&name_of(config)))
+                    .is_some_and(|endpoint| *endpoint == Endpoint::Alive);
+                if !carries || !self.wan_works() {
+                    return silent();
+                }
+                names
+            }
+        };
+        let broken = |name: &&&str| self.endpoints.get(**name) == Some(&Endpoint::Broken);
+        let rejected = |name: &&str| Rejected {
+            name: (*name).to_owned(),
+            why: "line 2: PrivateKey is no key".to_owned(),
+        };
+        ListReading::Listed {
+            candidates: names
+                .iter()
+                .filter(|name| !broken(name))
+                .map(|name| candidate(name, list.generation))
+                .collect(),
+            rejected: names.iter().filter(broken).map(rejected).collect(),
+            validators: None,
         }
     }
 

@@ -149,8 +149,10 @@ pub fn lawful(lab: &Lab, input: &Input, played: &Played) {
         }
         let now = after.slots.get(slot).and_then(|slot| slot.loaded());
         let listed = match &input.source {
-            Source::Lists(names) => names.contains(&candidate.name.as_str()),
-            Source::Unavailable => true,
+            Source::Lists(names) | Source::ByTunnel(names) => {
+                names.contains(&candidate.name.as_str())
+            }
+            Source::Unavailable | Source::Refuses(_) => true,
         };
         if listed {
             assert!(
@@ -181,7 +183,7 @@ pub fn lawful(lab: &Lab, input: &Input, played: &Played) {
             let mut lists = after.pool.iter().chain(&after.fresh).chain(&before.fresh);
             assert!(
                 // The list came in this step, or it is younger.
-                played.seen.list().is_some()
+                played.seen.lists().next().is_some()
                     || lists.any(|list| list.fetched_at > quarantined.since),
                 "(2) {endpoint} left quarantine without a new list{}",
                 story()

@@ -77,6 +77,10 @@ pub enum Source {
     Lists(Vec<&'static str>),
     /// It does not answer.
     Unavailable,
+    /// It lists these, and is reached through a tunnel that works and no other way.
+    ByTunnel(Vec<&'static str>),
+    /// It answers that it wants to be left alone for so long.
+    Refuses(u64),
 }
 
 /// The world and what is remembered of it.
@@ -153,6 +157,21 @@ pub fn interface(name: &str) -> Interface {
 
 /// A policy of so many slots and clients, with `params` laid over.
 pub fn policy(slots: usize, clients: usize, params: &serde_json::Value) -> PoolPolicy {
+    policy_by(
+        slots,
+        clients,
+        params,
+        &serde_json::json!({ "directory": { "path": "/etc/egressctl/endpoints" } }),
+    )
+}
+
+/// The same with another provider.
+pub fn policy_by(
+    slots: usize,
+    clients: usize,
+    params: &serde_json::Value,
+    provider: &serde_json::Value,
+) -> PoolPolicy {
     let interfaces: Vec<String> = (1..=slots).map(|n| format!("vpn{n}")).collect();
     let clients: Vec<String> = (1..=clients).map(|n| format!("10.77.0.{}", 10 + n)).collect();
     let text = serde_json::json!({
@@ -161,7 +180,7 @@ pub fn policy(slots: usize, clients: usize, params: &serde_json::Value) -> PoolP
         "clients": clients,
         "lan_interfaces": ["eth1"],
         "wan_interface": "eth0",
-        "provider": { "directory": { "path": "/etc/egressctl/endpoints" } },
+        "provider": provider,
         "probe": { "urls": ["http://192.0.2.80/generate_204"],
                    "large": { "url": "http://192.0.2.80/large", "bytes": 1400 } },
         "wan": { "urls": ["http://192.0.2.90/"] },

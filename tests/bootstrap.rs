@@ -1,0 +1,176 @@
+//! The ways to a provider in the network: in service, on the first run, and out of Direct.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    missing_docs,
+    reason = "test code"
+)]
+
+mod world;
+
+use egressctl::pool::state::{Content, Egress, Mode, Slot};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use world::{Endpoint, Lab, Played, Source, policy_by, story};
+
+const ALL: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+fn provider(via: &Value) -> Value {
+    json!({ "http": { "url": "https://192.0.2.70/list.json", "via": via } })
+}
+
+fn lab(slots: usize, names: &[&'static str], via: &Value, params: &Value) -> Lab {
+    let mut all = json!({
+        "local_repair_retest_count": 1, "direct_grace_sec": 0, "bootstrap_retry_interval_sec": 30,
+    });
+    for (key, value) in params.as_object().unwrap() {
+        all[key] = value.clone();
+    }
+    Lab::new(policy_by(slots, 4, &all, &provider(via)), names)
+}
+
+fn tell(name: &str, lab: &Lab, played: &Played) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, story(lab, played)));
+}
+
+/// The devices by which the provider was asked in a step.
+fn asked_by(played: &Played) -> Vec<String> {
+    played
+        .seen
+        .lists()
+        .filter_map(|(question, _)| Some(question.via.as_ref()?.device.to_string()))
+        .collect()
+}
+
+/// A person asks, and the step after that enters the refresh.
+fn asks_for_a_refresh(lab: &mut Lab) {
+    lab.state.as_mut().unwrap().refresh_asked = Some(lab.now.clone());
+    lab.later(10);
+    assert_eq!(lab.step().after.mode, Mode::FullPoolRefresh);
+}
+
+fn until(lab: &mut Lab, most: usize, done: impl Fn(&Played) -> bool) -> Played {
+    for _ in 0..most {
+        lab.later(31);
+        let played = lab.step();
+        if done(&played) {
+            return played;
+        }
+    }
+    panic!("it did not come to that in {most} steps: {:?}", lab.state().mode);
+}
+
+#[test]
+fn in_service_the_uplink_is_asked_first_and_then_each_serving_slot() {
+    let mut lab = lab(2, &ALL[..4], &Value::Null, &json!({}));
+    lab.step();
+    assert_eq!(lab.state().mode, Mode::Normal);
+    lab.source = Source::ByTunnel(ALL[..4].to_vec());
+    asks_for_a_refresh(&mut lab);
+    lab.later(10);
+    let played = lab.step();
+    let by: BTreeSet<String> = asked_by(&played).into_iter().collect();
+    assert_eq!(by, ["eth0", "vpn1"].map(str::to_owned).into(), "vpn2 is not asked for nothing");
+    assert_eq!(played.after.mode, Mode::Normal);
+    assert_eq!(played.after.pool.as_ref().unwrap().generation, 2);
+}
+
+#[test]
+fn a_provider_that_wants_a_tunnel_is_never_asked_by_the_uplink() {
+    let mut lab = lab(2, &ALL[..4], &json!("tunnel"), &json!({}));
+    let first = lab.step();
+    assert_eq!(asked_by(&first), Vec::<String>::new(), "there is no tunnel on the first run");
+    assert_eq!(first.after.mode, Mode::FullPoolRefresh);
+}
+
+#[test]
+fn a_refusal_is_honoured_and_never_asked_again_at_once() {
+    let mut lab = lab(2, &ALL[..4], &Value::Null, &json!({ "hmn_refresh_retry_interval_sec": 60 }));
+    lab.step();
+    lab.source = Source::Refuses(500);
+    asks_for_a_refresh(&mut lab);
+    lab.later(10);
+    let refused = lab.step();
+    assert_eq!(asked_by(&refused), ["eth0"], "a refusal is an answer: no other way is tried");
+    assert_eq!(refused.after.mode, Mode::DegradedPool);
+    for waited in [100, 200, 150] {
+        lab.later(waited);
+        assert_eq!(asked_by(&lab.step()), Vec::<String>::new());
+    }
+    lab.later(100);
+    assert_eq!(asked_by(&lab.step()), ["eth0"], "once it is over");
+    // Refused again, without a word about when: longer than the interval.
+    lab.source = Source::Refuses(0);
+    lab.later(600);
+    assert_eq!(asked_by(&lab.step()).len(), 1);
+    lab.later(130);
+    assert_eq!(asked_by(&lab.step()), Vec::<String>::new(), "the wait doubles");
+}
+
+#[test]
+fn out_of_direct_a_candidate_of_the_last_pool_is_the_way_to_a_new_list() {
+    let mut lab = lab(2, &ALL[..4], &Value::Null, &json!({}));
+    lab.step();
+    // All that is known dies but one that is in nobody's slot; the provider wants a tunnel.
+    lab.set(&ALL[..4], Endpoint::Dead);
+    lab.source = Source::ByTunnel(vec!["d", "e", "f"]);
+    for name in ["e", "f"] {
+        lab.endpoints.insert(name.to_owned(), Endpoint::Alive);
+    }
+    until(&mut lab, 12, |played| played.after.mode == Mode::BootstrapRecovery);
+    lab.set(&["d"], Endpoint::Alive);
+    let lent = until(&mut lab, 20, |played| {
+        played.after.slots.values().any(|slot| matches!(slot.content, Content::Lent(_)))
+    });
+    tell("bootstrap_recovery_a_slot_is_lent", &lab, &lent);
+    let direct = |egress: &Egress| *egress == Egress::Direct;
+    assert!(lent.after.egress.values().all(direct), "a lent slot carries no client");
+    let back = until(&mut lab, 4, |played| played.after.mode == Mode::Normal);
+    tell("bootstrap_recovery_by_the_cached_pool", &lab, &back);
+    let names: BTreeSet<&str> = back
+        .after
+        .slots
+        .values()
+        .filter_map(Slot::loaded)
+        .map(|candidate| candidate.name.as_str())
+        .collect();
+    assert!(names.contains("d"), "the way itself is of the new set: {names:?}");
+    assert_eq!(back.after.bootstrap, egressctl::pool::state::Bootstrap::default());
+    assert!(!back.after.egress.values().any(direct));
+}
+
+#[test]
+fn ways_that_failed_are_tried_again_after_all_others_and_with_the_provider_well_direct_ends() {
+    let mut lab = lab(1, &ALL[..3], &Value::Null, &json!({}));
+    lab.step();
+    lab.set(&ALL[..3], Endpoint::Dead);
+    lab.source = Source::Unavailable;
+    until(&mut lab, 12, |played| played.after.mode == Mode::BootstrapRecovery);
+    let silent =
+        until(&mut lab, 8, |played| played.codes().iter().any(|code| code == "bootstrap-failed"));
+    tell("bootstrap_recovery_a_way_fails", &lab, &silent);
+    let mut ways = Vec::new();
+    for _ in 0..8 {
+        lab.later(31);
+        lab.step();
+        ways.push(lab.state().bootstrap.failed.iter().map(|failed| failed.times).max());
+    }
+    assert!(lab.state().bootstrap.failed.len() >= 4, "{:?}", lab.state().bootstrap.failed);
+    let (least, most) = lab
+        .state()
+        .bootstrap
+        .failed
+        .iter()
+        .fold((9, 0), |(least, most), way| (least.min(way.times), most.max(way.times)));
+    assert!(most - least <= 1, "no way is tried twice before another once: {ways:?}");
+    lab.source = Source::Lists(vec!["e"]);
+    lab.endpoints.insert("e".to_owned(), Endpoint::Alive);
+    until(&mut lab, 8, |played| played.after.mode == Mode::Normal);
+}
