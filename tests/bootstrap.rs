@@ -174,3 +174,31 @@ fn ways_that_failed_are_tried_again_after_all_others_and_with_the_provider_well_
     lab.endpoints.insert("e".to_owned(), Endpoint::Alive);
     until(&mut lab, 8, |played| played.after.mode == Mode::Normal);
 }
+
+#[test]
+fn slots_are_spread_over_places_where_the_policy_wants_it_and_filled_all_the_same() {
+    for (spread_by, wished) in [(Value::Null, ["a", "b"]), (json!("country"), ["a", "c"])] {
+        let mut policy = policy_by(2, 4, &json!({}), &provider(&Value::Null));
+        policy.candidates.spread_by = serde_json::from_value(spread_by).unwrap();
+        let mut lab = Lab::new(policy, &ALL[..4]);
+        // Both of the first and the last are in one country each.
+        lab.countries = [("a", "SE"), ("b", "SE"), ("c", "NL"), ("d", "NL")]
+            .map(|(name, country)| (name.to_owned(), country.to_owned()))
+            .into();
+        let played = lab.step();
+        let names: Vec<&str> = played
+            .after
+            .slots
+            .values()
+            .filter_map(Slot::loaded)
+            .map(|candidate| candidate.name.as_str())
+            .collect();
+        assert_eq!(names, wished);
+        lab.set(&["a"], Endpoint::Dead);
+        let repaired =
+            until(&mut lab, 6, |played| played.codes().iter().any(|code| code == "repaired"));
+        let now = repaired.after.slots.values().find_map(Slot::loaded).unwrap();
+        let apart = if wished[1] == "c" { "b" } else { "c" };
+        assert_eq!(now.name, apart, "the place that the other slot does not have");
+    }
+}

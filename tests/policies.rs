@@ -305,8 +305,6 @@ fn what_has_no_effect_yet_is_noted() {
     let told = |key: &str| vec![format!("{key} has no effect in this version")];
     let standby = json!({"wireguard": {"interface": "vpnboot", "config": "/etc/boot.conf"}});
     assert_eq!(notes("bootstrap", standby), told("bootstrap.wireguard"));
-    let spread = json!({"spread_by": "country"});
-    assert_eq!(notes("candidates", spread), told("candidates.spread_by"));
     assert_eq!(notes("params", json!({"exit_direct_from_cache": true})), [""; 0]);
     assert_eq!(notes("bootstrap", json!({"wireguard": null})), [""; 0]);
 }

@@ -570,14 +570,11 @@ impl PoolPolicy {
     /// Keys that are read and checked and have no effect yet. One that says what holds without it is
     /// not told.
     pub(super) fn notes(&self) -> Vec<String> {
-        [
-            ("bootstrap.wireguard", self.bootstrap.wireguard.is_some()),
-            ("candidates.spread_by", self.candidates.spread_by.is_some()),
-        ]
-        .into_iter()
-        .filter(|(_, is_given)| *is_given)
-        .map(|(key, _)| format!("{key} has no effect in this version"))
-        .collect()
+        self.bootstrap
+            .wireguard
+            .iter()
+            .map(|_| "bootstrap.wireguard has no effect in this version".to_owned())
+            .collect()
     }
 
     /// So many verified slots end Direct.

@@ -23,6 +23,7 @@ mod refuse;
 mod repair;
 mod rescue;
 mod slot;
+mod spread;
 pub mod state;
 pub mod status;
 mod tally;

@@ -6,6 +6,7 @@
 use super::candidate::{Candidate, List, Rejected, Tested};
 use super::fetch::Fetched;
 use super::reason::Reason;
+use super::spread::least_shared;
 use super::state::{Bootstrap, Content, Mode, ShortList, Slot, is_later};
 use super::testing::is_same;
 use super::turn::Turn;
@@ -226,7 +227,6 @@ impl Turn<'_> {
             self.slots().iter().cloned().partition(kept);
         let mut free =
             loadable.iter().filter(|c| !self.state.is_active(c)).cloned().collect::<Vec<_>>();
-        free.reverse();
         let wanted = if self.state.mode.is_direct() {
             self.policy.min_slots_to_exit_direct()
         } else if self.state.proven {
@@ -245,7 +245,7 @@ impl Turn<'_> {
         let one_at_a_time = idle.is_empty();
         let mut filled = 0;
         for slot in &idle {
-            if let Some(candidate) = free.pop() {
+            if let Some(candidate) = self.pick(slot, &mut free) {
                 self.load_new(slot, &candidate);
                 filled += 1;
             } else {
@@ -253,7 +253,10 @@ impl Turn<'_> {
             }
         }
         let mut waiting = working.len().min(free.len());
-        if one_at_a_time && let (Some(slot), Some(candidate)) = (working.first(), free.pop()) {
+        if one_at_a_time
+            && let Some(slot) = working.first()
+            && let Some(candidate) = self.pick(slot, &mut free)
+        {
             self.load_new(slot, &candidate);
             filled += 1;
             waiting = waiting.saturating_sub(1);
@@ -264,6 +267,13 @@ impl Turn<'_> {
         if waiting == 0 {
             self.adopt(fresh);
         }
+    }
+
+    /// Takes the best for a slot out of what is free.
+    fn pick(&self, slot: &Interface, free: &mut Vec<Candidate>) -> Option<Candidate> {
+        let best = least_shared(self.policy, &self.state, slot, free.iter())?.clone();
+        free.retain(|candidate| *candidate != best);
+        Some(best)
     }
 
     /// A lent slot that is kept is loaded from now on, and must carry a request like any other.

@@ -7,6 +7,7 @@ use super::candidate::Candidate;
 use super::health::{Failure, Health};
 use super::layout::{self, SMALL_MTU};
 use super::reason::Reason;
+use super::spread::least_shared;
 use super::state::{Mode, Slot};
 use super::turn::Turn;
 use crate::names::Interface;
@@ -32,7 +33,7 @@ impl Turn<'_> {
                 self.say(Reason::NothingToVerifyWith);
                 return false;
             }
-            match self.next_candidate() {
+            match self.next_candidate(interface) {
                 Next::Ask => return true,
                 Next::Candidate(candidate) => {
                     self.fill(interface, &candidate);
@@ -94,10 +95,11 @@ impl Turn<'_> {
     }
 
     /// The best of the reserve whose host has a known address.
-    fn next_candidate(&mut self) -> Next {
+    fn next_candidate(&mut self, slot: &Interface) -> Next {
         let reserve: Vec<Candidate> = self.state.reserve().into_iter().cloned().collect();
         let known = |c: &&Candidate| layout::endpoint_of(&self.state, c).is_some();
-        if let Some(candidate) = reserve.iter().find(known) {
+        let known = reserve.iter().filter(known);
+        if let Some(candidate) = least_shared(self.policy, &self.state, slot, known) {
             return Next::Candidate(Box::new(candidate.clone()));
         }
         if self.ask_names(&reserve) { Next::Ask } else { Next::Nothing }

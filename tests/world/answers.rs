@@ -100,7 +100,10 @@ impl Lab {
             candidates: names
                 .iter()
                 .filter(|name| !broken(name))
-                .map(|name| candidate(name, list.generation))
+                .map(|name| Candidate {
+                    country: self.countries.get(*name).cloned(),
+                    ..candidate(name, list.generation)
+                })
                 .collect(),
             rejected: names.iter().filter(broken).map(rejected).collect(),
             validators: None,

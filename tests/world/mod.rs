@@ -96,6 +96,8 @@ pub struct Lab {
     pub endpoints: BTreeMap<String, Endpoint>,
     pub uplink: Uplink,
     pub source: Source,
+    /// In which country an endpoint says that it is.
+    pub countries: BTreeMap<String, String>,
     /// Whether probes cannot be made.
     pub blind: bool,
     pub now: Moment,
@@ -204,6 +206,7 @@ impl Lab {
             endpoints: names.iter().map(|name| ((*name).to_owned(), Endpoint::Alive)).collect(),
             uplink: Uplink::Up,
             source: Source::Lists(names.to_vec()),
+            countries: BTreeMap::new(),
             blind: false,
             now: Moment {
                 at: "2026-01-01T00:00:00Z".parse().unwrap(),
