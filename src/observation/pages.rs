@@ -1,0 +1,164 @@
+//! Pages asked through one device, and how they answered.
+//!
+//! **Invariant:** what a good answer is stands in the question, so that host and core judge alike.
+
+use crate::names::{Interface, Mark};
+use crate::policy::pool::Require;
+use crate::time::Moment;
+use crate::url::Target;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// Who asks for pages.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Asker {
+    /// The uplink, for its references.
+    Wan,
+    /// The uplink, for its exit address.
+    WanExit,
+    /// A slot, for its health.
+    Slot(Interface),
+    /// A slot, for a page of more than one packet.
+    SlotLarge(Interface),
+    /// A slot, for its exit address.
+    SlotExit(Interface),
+}
+
+/// Pages to ask for, through one device.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Pages {
+    /// Who asks.
+    pub asker: Asker,
+    /// Which time this is asked in this run, from 0.
+    pub turn: u32,
+    /// The device that the request must leave by.
+    pub device: Interface,
+    /// The mark that it carries, where the routing rules know one for the device.
+    pub mark: Option<Mark>,
+    /// The pages.
+    pub pages: Vec<Page>,
+    /// Whether one good answer is enough.
+    pub require: AnyOrAll,
+    /// What a good answer is.
+    pub expect: Expect,
+    /// How long all of it may take.
+    pub timeout_ms: u64,
+}
+
+/// Whether one good answer is enough. The policy's word, in a form that can be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum AnyOrAll {
+    /// One is enough.
+    Any,
+    /// All must be good.
+    All,
+}
+
+impl From<Require> for AnyOrAll {
+    fn from(require: Require) -> Self {
+        match require {
+            Require::Any => Self::Any,
+            Require::All => Self::All,
+        }
+    }
+}
+
+/// One page and where its host is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Page {
+    /// The page.
+    pub url: Target,
+    /// The host's addresses; none: it cannot be asked.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// What a good answer is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Expect {
+    /// Any answer: somebody is there.
+    AnyAnswer,
+    /// Just these statuses, and nothing in the body of a 204.
+    Status(Vec<u16>),
+    /// Status 200 and at least so many bytes.
+    Bytes(usize),
+    /// Status 200 and an address as the body.
+    Address,
+}
+
+/// Readings of pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PagesReading {
+    /// When the last of them was seen.
+    pub at: Moment,
+    /// One a page; `None`: it did not have to be asked.
+    pub pages: Vec<Option<PageReading>>,
+}
+
+/// How one page answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PageReading {
+    /// It answered.
+    Answer {
+        /// The status.
+        status: u16,
+        /// The beginning of the body.
+        body: String,
+        /// How many bytes the body had.
+        bytes: usize,
+        /// How long it took.
+        elapsed_ms: u64,
+    },
+    /// No answer in time.
+    TimedOut,
+    /// A refusal, a reset, an answer that is not HTTP, a wrong certificate.
+    Broken(String),
+    /// No address of the host was ever known.
+    NoAddress,
+    /// The request cannot be bound to its device.
+    NotBindable(String),
+}
+
+impl Expect {
+    /// Whether an answer is a good one.
+    #[must_use]
+    pub fn accepts(&self, reading: &PageReading) -> bool {
+        let PageReading::Answer { status, body, bytes, .. } = reading else { return false };
+        match self {
+            Self::AnyAnswer => true,
+            Self::Status(wished) => wished.contains(status) && (*status != 204 || *bytes == 0),
+            Self::Bytes(least) => *status == 200 && bytes >= least,
+            Self::Address => *status == 200 && body.trim().parse::<IpAddr>().is_ok(),
+        }
+    }
+}
+
+impl PagesReading {
+    /// Whether the pages answered as required.
+    #[must_use]
+    pub fn passes(&self, question: &Pages) -> bool {
+        let good = |page: &Option<PageReading>| {
+            page.as_ref().is_some_and(|page| question.expect.accepts(page))
+        };
+        match question.require {
+            AnyOrAll::Any => self.pages.iter().any(good),
+            AnyOrAll::All => !self.pages.is_empty() && self.pages.iter().all(good),
+        }
+    }
+
+    /// How long the fastest good answer took.
+    #[must_use]
+    pub fn latency_ms(&self, question: &Pages) -> Option<u64> {
+        self.pages
+            .iter()
+            .flatten()
+            .filter(|page| question.expect.accepts(page))
+            .filter_map(|page| match page {
+                PageReading::Answer { elapsed_ms, .. } => Some(*elapsed_ms),
+                PageReading::TimedOut
+                | PageReading::Broken(_)
+                | PageReading::NoAddress
+                | PageReading::NotBindable(_) => None,
+            })
+            .min()
+    }
+}
