@@ -115,7 +115,7 @@ fn most(otherwise: usize) -> usize {
 }
 
 #[test]
-fn one_slot_is_lawful_in_every_state_and_comes_back() {
+fn one_slot_is_lawful_in_every_state_walked_and_comes_back() {
     walk("1 slot", 1, &few_inputs(), false, most(400));
 }
 
