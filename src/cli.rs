@@ -5,11 +5,13 @@
 
 mod control;
 mod history;
+mod kind;
 mod plan;
 mod status;
 mod step;
 
 use crate::host::policies::{Found, Unusable, find};
+use crate::machine::PartWish;
 use clap::{Args, Parser, Subcommand};
 use control::Wish;
 use std::path::PathBuf;
@@ -49,7 +51,7 @@ enum Command {
     /// Change nothing until `resume`; observing goes on
     Pause(PauseArgs),
     /// Go on after `pause`
-    Resume(NameArgs),
+    Resume(ResumeArgs),
     /// Choose by hand: SLOT=ENDPOINT, direct, or auto
     Switch(SwitchArgs),
     /// Ask the next step for a full refresh of the pool
@@ -124,9 +126,19 @@ struct NameArgs {
 struct PauseArgs {
     /// The policy
     policy: String,
+    /// One of its hosts or hops; none given: all of it
+    part: Option<String>,
     /// Also where clients are unprotected and the pause stops the way back
     #[arg(long)]
     force: bool,
+}
+
+#[derive(Debug, Args)]
+struct ResumeArgs {
+    /// The policy
+    policy: String,
+    /// One of its hosts or hops; none given: all of it
+    part: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -171,9 +183,19 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Status(args) => status::status(&places, &args),
         Command::History(args) => history::history(&places, &args),
         Command::Pause(args) => {
-            control::control(&places, &args.policy, Wish::Pause { force: args.force })
+            let wish = match &args.part {
+                Some(part) => Wish::Part { part, wish: PartWish::Pause },
+                None => Wish::Pause { force: args.force },
+            };
+            control::control(&places, &args.policy, wish)
         }
-        Command::Resume(args) => control::control(&places, &args.policy, Wish::Resume),
+        Command::Resume(args) => {
+            let wish = match &args.part {
+                Some(part) => Wish::Part { part, wish: PartWish::Resume },
+                None => Wish::Resume,
+            };
+            control::control(&places, &args.policy, wish)
+        }
         Command::Switch(args) => {
             let wish = Wish::Switch { target: &args.target, force: args.force };
             control::control(&places, &args.policy, wish)

@@ -7,24 +7,45 @@ use crate::kernel::World;
 use crate::kernel::diff::Means;
 use crate::names::{Mark, PolicyName};
 use crate::observation::{KernelReading, KernelScope, Observation, Question, Realm};
-use crate::plan::Check;
+use crate::plan::{Backend, Check};
+use crate::policy::Kind;
 use crate::pool::candidate::Candidate;
+use crate::record::Record;
+use crate::setting::{Edit, Setting, Written};
+use crate::status::Standing;
 use crate::time::Moment;
 use ipnet::IpNet;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
-/// A kind of policy: a name for three functions.
+/// A kind of policy: a name for its functions.
+///
+/// What a kind has no use for it leaves as it is here: one that touches no kernel names no realm,
+/// one that writes no settings is proven by its checks.
 pub trait Machine {
+    /// Its tag.
+    const KIND: Kind;
     /// What the operator wants.
     type Policy;
     /// What is remembered.
     type State: Clone + PartialEq + Serialize + DeserializeOwned;
+    /// What `status` shows: an object for machines, one screen for people.
+    type Status: Serialize + fmt::Display;
 
     /// The state's name and since when, as reports say it.
-    fn stands(state: &Self::State) -> (&'static str, &Moment);
+    fn stands(state: &Self::State) -> (Cow<'static, str>, &Moment);
+
+    /// How things are, from what the last step wrote.
+    fn status(
+        name: &PolicyName,
+        policy: &Self::Policy,
+        record: &Record<Self::State>,
+        now: &Moment,
+    ) -> (Self::Status, Standing);
 
     /// Looks at what was seen so far and either asks for more or decides.
     ///
@@ -36,16 +57,31 @@ pub trait Machine {
         may_ask: bool,
     ) -> Considered<Self::State>;
 
+    /// What follows once a decision was carried out: more is asked, another is tried in its place, or
+    /// a future has come true. Checks of the decision have passed by then.
+    fn prove(
+        subject: &Subject<'_, Self>,
+        decision: &Decision<Self::State>,
+        carried: &Carried<'_>,
+        now: &Moment,
+    ) -> Proof<Self::State> {
+        let _ = (subject, carried, now);
+        Proof::Settle(Box::new(decision.wished.clone()), Settled::Applied)
+    }
+
     /// The future in which some of what a decision wished did not carry requests, by interface, while
-    /// the uplink worked.
+    /// the uplink worked. `None`: all is undone.
     fn refuse(
         subject: &Subject<'_, Self>,
         decision: &Decision<Self::State>,
         failed: &BTreeMap<crate::names::Interface, String>,
         now: &Moment,
-    ) -> Future<Self::State>;
+    ) -> Option<Future<Self::State>> {
+        let _ = (subject, decision, failed, now);
+        None
+    }
 
-    /// The state with a person's `switch` in it, and whether the policy is paused by it.
+    /// The state with a person's `switch` in it, and what becomes of the pause by it.
     ///
     /// # Errors
     /// Why the target is refused, and what would be done instead.
@@ -53,7 +89,7 @@ pub trait Machine {
         subject: &Subject<'_, Self>,
         target: &str,
         force: bool,
-    ) -> Result<(Self::State, bool), String>;
+    ) -> Result<(Self::State, Pausing), String>;
 
     /// Whether a person's `switch` is still waiting to be carried out.
     fn has_wish(state: &Self::State) -> bool;
@@ -62,40 +98,139 @@ pub trait Machine {
     fn without_wish(state: &Self::State) -> Self::State;
 
     /// The state with a person's `refresh` in it. `None` where the kind has none.
-    fn refresh(state: &Self::State, now: &Moment) -> Option<Self::State>;
+    fn refresh(state: &Self::State, now: &Moment) -> Option<Self::State> {
+        let _ = (state, now);
+        None
+    }
 
     /// Whether a pause would leave clients unprotected.
-    fn is_unprotected(state: &Self::State) -> bool;
+    fn is_unprotected(state: &Self::State) -> bool {
+        let _ = state;
+        false
+    }
 
-    /// The future in which all of the policy's objects are gone.
+    /// The future in which all of the policy's objects are gone. `None`: nothing was ever made.
     fn retire(subject: &Subject<'_, Self>, now: &Moment) -> Option<Future<Self::State>>;
 
     /// What of the kernel concerns the policy in its state.
-    fn scope(subject: &Subject<'_, Self>, turn: u32) -> KernelScope;
+    #[must_use]
+    fn scope(subject: &Subject<'_, Self>, turn: u32) -> KernelScope {
+        let _ = (subject, turn);
+        KernelScope::default()
+    }
 
     /// A state made anew from what the kernel shows, when the file is gone and the kernel is not.
     /// `None` when nothing of the policy's is there.
+    #[must_use]
     fn rebuild(
         subject: &Subject<'_, Self>,
         kernel: &KernelReading,
         stored: &[Candidate],
         now: &Moment,
-    ) -> Option<Self::State>;
+    ) -> Option<Self::State> {
+        let _ = (subject, kernel, stored, now);
+        None
+    }
 
     /// The state after a pause: counters and windows begin anew, history and marks stay.
-    fn resumed(state: &Self::State, now: &Moment) -> Self::State;
+    ///
+    /// # Errors
+    /// Why automation cannot go on from here, and what to do first.
+    fn resumed(state: &Self::State, now: &Moment) -> Result<Self::State, String>;
+
+    /// The state with one host or hop of the policy paused or resumed.
+    ///
+    /// # Errors
+    /// That there is no such part, or that the kind has none.
+    fn part(
+        subject: &Subject<'_, Self>,
+        part: &str,
+        wish: PartWish,
+        now: &Moment,
+    ) -> Result<Self::State, String> {
+        let _ = (subject, wish, now);
+        Err(format!("a {} has no parts such as {part}: name the policy alone", Self::KIND))
+    }
 
     /// How often a step is due, and how long one may take.
-    fn rhythm(policy: &Self::Policy) -> Rhythm;
+    fn rhythm(policy: &Self::Policy, state: Option<&Self::State>) -> Rhythm;
 
-    /// What tells the policy's rules and routes from a stranger's.
-    fn realm(policy: &Self::Policy) -> Realm;
+    /// What tells the policy's rules and routes from a stranger's. `None`: it touches no kernel, needs
+    /// no rights there, and is never looked for there.
+    fn realm(policy: &Self::Policy) -> Option<Realm> {
+        let _ = policy;
+        None
+    }
 
     /// Interfaces that are made and removed again within a run.
-    fn scratch(policy: &Self::Policy) -> BTreeSet<crate::names::Interface>;
+    fn scratch(policy: &Self::Policy) -> BTreeSet<crate::names::Interface> {
+        let _ = policy;
+        BTreeSet::new()
+    }
 
     /// How the policy's tunnels are made.
-    fn means(policy: &Self::Policy) -> Means;
+    fn means(policy: &Self::Policy) -> Means {
+        let _ = policy;
+        Means { backend: Backend::Kernel("wireguard".to_owned()), tool: "wg".to_owned() }
+    }
+}
+
+/// What a person's `switch` does to the pause of its policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pausing {
+    /// The choice is the person's from now on: nothing is changed until `resume`.
+    Pause,
+    /// The choice is given back: a pause ends.
+    Lift,
+    /// Automation goes on from the choice; refused while paused.
+    Keep,
+}
+
+/// What a person wants of one host or hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartWish {
+    /// Nothing is changed there.
+    Pause,
+    /// Automation goes on there.
+    Resume,
+}
+
+/// What became of a decision that was carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Carried<'a> {
+    /// What was seen before.
+    pub before: &'a Observation,
+    /// What was asked since, of this decision alone.
+    pub seen: &'a Observation,
+    /// What became of each setting that was to be written.
+    pub written: &'a BTreeMap<Setting, Written>,
+    /// How many decisions of this run were tried before this one.
+    pub tries: u32,
+    /// With false there is no time left to ask or to try another.
+    pub may_ask: bool,
+}
+
+/// What follows from a decision that was carried out.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum Proof<S> {
+    /// More has to be known.
+    Ask(Vec<Question>),
+    /// Another decision is carried out from here, in the same transaction.
+    Next(Box<Decision<S>>),
+    /// Nobody can tell what came true: the journal stays, and the next run takes back what is ours.
+    Unknown(String),
+    /// This future is made true, where it is not yet, and remembered.
+    Settle(Box<Future<S>>, Settled),
+}
+
+/// How a transaction is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// What was wished came true.
+    Applied,
+    /// Some of it did not, and was taken back.
+    RolledBack,
 }
 
 /// How often a step is due, and how long one may take.
@@ -115,6 +250,8 @@ pub struct Subject<'a, M: Machine + ?Sized> {
     pub policy: &'a M::Policy,
     /// What is remembered; `None` on the first run.
     pub state: Option<&'a M::State>,
+    /// Whether a person has paused it: it is looked at, and nothing is written.
+    pub paused: bool,
     /// What the policy has made in the kernel.
     pub owned: &'a Owned,
 }
@@ -174,6 +311,10 @@ pub struct Future<S> {
     pub to: String,
     /// Our own objects.
     pub world: World,
+    /// What is written where other programs keep it. What is not named here is left alone.
+    pub settings: BTreeMap<Setting, Edit>,
+    /// Whether automation pauses itself: a person has chosen elsewhere.
+    pub pauses: bool,
     /// What closes the clients at boot.
     pub barrier: Option<String>,
     /// Flows that are ended once the world is as wished.

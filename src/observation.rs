@@ -15,7 +15,7 @@ pub use candidates::{
     ListQuestion, ListReading, ListVia, Trial, TrialReading, TrialResult, Validators,
 };
 pub use kernel::{Counters, KernelReading, KernelScope, Keys, Realm};
-pub use pages::{AnyOrAll, Asker, Expect, Page, PageReading, Pages, PagesReading};
+pub use pages::{AnyOrAll, Asker, Expect, Page, PageReading, Pages, PagesReading, Way};
 
 use crate::time::Moment;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +34,37 @@ pub enum Question {
     List(Box<ListQuestion>),
     /// A candidate, tried on a test interface.
     Trial(Box<Trial>),
+    /// Nothing but the time: what is asked in the next round is that much later.
+    Wait {
+        /// Which time this is asked in this run, from 0.
+        turn: u32,
+        /// How long.
+        millis: u64,
+    },
+}
+
+impl Question {
+    /// Whether asking changes something, be it a file of the state folder.
+    #[must_use]
+    pub fn changes(&self) -> bool {
+        match self {
+            Self::List(_) | Self::Trial(_) => true,
+            Self::Kernel(_) | Self::Names(_) | Self::Pages(_) | Self::Wait { .. } => false,
+        }
+    }
+
+    /// Whether asking makes something in the kernel, which a journal has to name before.
+    #[must_use]
+    pub fn makes(&self) -> bool {
+        match self {
+            Self::Trial(_) => true,
+            Self::Kernel(_)
+            | Self::Names(_)
+            | Self::Pages(_)
+            | Self::List(_)
+            | Self::Wait { .. } => false,
+        }
+    }
 }
 
 /// What was seen of it.
@@ -49,6 +80,8 @@ pub enum Reading {
     List(ListReading),
     /// How the trial went.
     Trial(TrialReading),
+    /// The time is over.
+    Waited,
 }
 
 /// All that was seen in one run.
@@ -70,9 +103,9 @@ impl Observation {
     /// The reading of the kernel, once there is one.
     #[must_use]
     pub fn kernel(&self) -> Option<&KernelReading> {
-        self.readings.values().find_map(|reading| match reading {
-            Reading::Kernel(kernel) => Some(kernel.as_ref()),
-            Reading::Names(_) | Reading::Pages(_) | Reading::List(_) | Reading::Trial(_) => None,
+        self.readings.values().find_map(|reading| {
+            let Reading::Kernel(kernel) = reading else { return None };
+            Some(kernel.as_ref())
         })
     }
 
@@ -95,11 +128,9 @@ impl Observation {
     pub fn names(&self) -> BTreeMap<&str, &Result<Vec<IpAddr>, String>> {
         self.readings
             .values()
-            .filter_map(|reading| match reading {
-                Reading::Names(names) => Some(names),
-                Reading::Kernel(_) | Reading::Pages(_) | Reading::List(_) | Reading::Trial(_) => {
-                    None
-                }
+            .filter_map(|reading| {
+                let Reading::Names(names) = reading else { return None };
+                Some(names)
             })
             .flatten()
             .map(|(name, addresses)| (name.as_str(), addresses))

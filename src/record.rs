@@ -7,6 +7,7 @@ use crate::kernel::World;
 use crate::machine::{Owned, ReasonText};
 use crate::names::Interface;
 use crate::outcome::Ending;
+use crate::setting::Flight;
 use crate::time::Moment;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -67,6 +68,9 @@ pub struct Journal<S> {
     pub backup: World,
     /// Interfaces that the change makes, test interfaces included.
     pub makes: BTreeSet<Interface>,
+    /// What is being written where other programs keep it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<Flight>,
     /// The commands, for people.
     pub commands: Vec<String>,
     /// What is remembered when the change is undone.

@@ -9,6 +9,7 @@ use crate::record::{LastStep, Record};
 use crate::time::Moment;
 use jiff::Timestamp;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// The exit codes of `status`, in their order of badness.
@@ -96,13 +97,13 @@ impl Head {
         policy: &PolicyName,
         kind: &str,
         record: &Record<S>,
-        stands: Option<(&'static str, &Moment)>,
+        stands: Option<(Cow<'static, str>, &Moment)>,
     ) -> Self {
         Self {
             policy: policy.clone(),
             kind: kind.to_owned(),
-            state: stands.map(|(state, _)| state.to_owned()),
-            since: stands.map(|(_, since)| since.at),
+            since: stands.as_ref().map(|(_, since)| since.at),
+            state: stands.map(|(state, _)| state.into_owned()),
             paused: record.paused.as_ref().map(|paused| paused.at),
             reasons: record.last_step.as_ref().map(|last| last.reasons.clone()).unwrap_or_default(),
             last_step: record.last_step.as_ref().map(Last::from),

@@ -12,12 +12,15 @@
 //! **Invariant:** a run makes at most one transition, and ends with the world and the state file in
 //! agreement, or with a journal on disk that the next run undoes.
 
+mod attempt;
 mod control;
 mod preview;
 mod recover;
+mod settings;
 mod transact;
+mod undo;
 
-pub use control::{down, pause, refresh, resume, switch};
+pub use control::{down, part, pause, refresh, resume, switch};
 pub use preview::{Preview, preview, preview_down};
 
 use crate::host::apply::Hands;
@@ -27,7 +30,7 @@ use crate::host::{clock, provider};
 use crate::kernel::World;
 use crate::kernel::diff::diff;
 use crate::kernel::read::sha256;
-use crate::machine::{Considered, Decision, Machine, Owned, ReasonText, Subject};
+use crate::machine::{Considered, Decision, Machine, Owned, ReasonText, Rhythm, Subject};
 use crate::names::{Interface, PolicyName};
 use crate::observation::{Observation, Question, Realm};
 use crate::outcome::{Ending, Exit, Report};
@@ -44,8 +47,6 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 pub struct Order<'a, M: Machine> {
     /// Its name.
     pub name: &'a PolicyName,
-    /// The tag of its kind.
-    pub kind: &'static str,
     /// Its file.
     pub path: &'a Path,
     /// The policy.
@@ -70,18 +71,25 @@ struct Run<'a, M: Machine> {
     stepped: bool,
     /// Whether everything is taken down, after which the policy is paused.
     retiring: bool,
+    /// Whether a person has just chosen, which a pause does not keep from being done.
+    commanded: bool,
     /// What the report says beside the machine's reasons.
     notes: Vec<ReasonText>,
 }
 
-/// Steps one policy. What goes wrong is in the report; `rights` says which rights are missing.
+/// Steps one policy. What goes wrong is in the report.
 #[must_use]
-pub fn step<M: Machine>(order: &Order<'_, M>, rights: Option<String>) -> Report {
+pub fn step<M: Machine>(order: &Order<'_, M>) -> Report {
     #[expect(
         clippy::redundant_closure_for_method_calls,
         reason = "the method alone has one lifetime, and every one is wanted"
     )]
-    holding_the_lock(order, rights, |run| run.step())
+    holding_the_lock(order, rights(order), |run| run.step())
+}
+
+/// The rights that are missing, where the policy touches the kernel.
+fn rights<M: Machine>(order: &Order<'_, M>) -> Option<String> {
+    M::realm(order.policy).and_then(|_| crate::host::rights::missing())
 }
 
 /// Runs `work` with the lock held, and remembers how it ended.
@@ -92,7 +100,7 @@ fn holding_the_lock<M: Machine>(
 ) -> Report {
     let epoch = || Moment { at: jiff::Timestamp::UNIX_EPOCH, boot: String::new(), up_ms: 0 };
     let now = clock::now().unwrap_or_else(|_| epoch());
-    let blank = Report::new(order.name, order.kind, &now);
+    let blank = Report::new(order.name, M::KIND.as_str(), &now);
     if let Some(missing) = rights {
         return blank.because("rights", missing).ended(Ending::Failed, Exit::Failed);
     }
@@ -123,7 +131,7 @@ enum Begun<'a, M: Machine> {
 fn begin<'a, M: Machine>(order: &'a Order<'a, M>) -> anyhow::Result<Begun<'a, M>> {
     let started = clock::now()?;
     let folder = Folder::new(order.state_dir, order.name.clone());
-    let opened = open_locked(&folder, order.kind, order.path, order.adopt, &started)?;
+    let opened = open_locked(&folder, M::KIND.as_str(), order.path, order.adopt, &started)?;
     let held = match opened {
         Opened::Busy => return Ok(Begun::Busy),
         Opened::Held(held) => held,
@@ -149,6 +157,7 @@ fn begin<'a, M: Machine>(order: &'a Order<'a, M>) -> anyhow::Result<Begun<'a, M>
         started,
         stepped: true,
         retiring: false,
+        commanded: false,
         notes: Vec::new(),
     })))
 }
@@ -159,20 +168,21 @@ impl<M: Machine> Run<'_, M> {
             name: self.order.name,
             policy: self.order.policy,
             state: self.record.machine.as_ref(),
+            paused: self.is_paused(),
             owned: &self.record.owned,
         }
     }
 
     /// A report that says where the machine stands.
     fn stands(&self, mut report: Report) -> Report {
-        let stands = self.record.machine.as_ref().map(|state| M::stands(state).0.to_owned());
+        let stands = self.record.machine.as_ref().map(|state| M::stands(state).0.into_owned());
         report.from.clone_from(&stands);
         report.to = stands;
         report
     }
 
     fn blank(&self) -> Report {
-        let report = Report::new(self.order.name, self.order.kind, &self.started);
+        let report = Report::new(self.order.name, M::KIND.as_str(), &self.started);
         let mut report = self.stands(report);
         for note in self.held.notes() {
             report = report.because("state", note.clone());
@@ -202,9 +212,7 @@ impl<M: Machine> Run<'_, M> {
                 report.reasons.extend(reasons);
                 Ok(report.ended(Ending::Failed, Exit::Failed))
             }
-            Considered::Decide(decision) if self.record.paused.is_some() => {
-                Ok(self.look_on(&decision))
-            }
+            Considered::Decide(decision) if self.is_paused() => self.look_on(&decision),
             Considered::Decide(decision) => self.transact(&seen, &decision),
         }
     }
@@ -219,23 +227,31 @@ impl<M: Machine> Run<'_, M> {
     }
 
     fn is_due(&self) -> bool {
-        let interval = M::rhythm(self.order.policy).interval;
+        let interval = self.rhythm().interval;
         self.record.last_step.as_ref().is_none_or(|last| {
             // A boot has taken everything down, whatever the clock says.
             last.at.boot != self.started.boot || self.started.since(&last.at) >= interval
         })
     }
 
-    /// A paused policy is looked at and not touched.
-    fn look_on(&self, decision: &Decision<M::State>) -> Report {
+    /// A paused policy is looked at and not touched. Where no kernel is concerned, what was seen is
+    /// remembered: a choice that a person made meanwhile is not taken for a change after `resume`.
+    fn look_on(&mut self, decision: &Decision<M::State>) -> anyhow::Result<Report> {
+        if M::realm(self.order.policy).is_none() {
+            if let Some((setting, _)) = decision.wished.settings.first_key_value() {
+                anyhow::bail!("{setting} would be written though the policy is paused");
+            }
+            self.record.machine = Some(decision.wished.state.clone());
+        }
         let mut report = self.blank().because("paused", "paused; nothing is changed");
+        report.from.clone_from(&decision.from);
         report.reasons.extend(decision.wished.reasons.iter().cloned());
-        report
+        Ok(report)
     }
 
     /// Asks and observes in rounds until the machine has decided.
     fn consider(&mut self, seen: &mut Observation) -> anyhow::Result<Considered<M::State>> {
-        let budget = M::rhythm(self.order.policy).budget;
+        let budget = self.rhythm().budget;
         let mut testing = false;
         loop {
             let now = clock::now()?;
@@ -248,22 +264,10 @@ impl<M: Machine> Run<'_, M> {
                 }
                 return Ok(considered);
             };
-            let paused = self.record.paused.is_some();
-            let changes = |question: &Question| match question {
-                Question::Trial(_) | Question::List(_) => true,
-                Question::Kernel(_) | Question::Names(_) | Question::Pages(_) => false,
-            };
-            if paused && questions.iter().any(changes) {
+            if self.is_paused() && questions.iter().any(Question::changes) {
                 return Ok(M::consider(&self.subject(), seen, &now, false));
             }
-            let tries = questions.iter().any(|question| match question {
-                Question::Trial(_) => true,
-                Question::Kernel(_)
-                | Question::Names(_)
-                | Question::Pages(_)
-                | Question::List(_) => false,
-            });
-            if tries && !testing {
+            if questions.iter().any(Question::makes) && !testing {
                 let kernel = seen.kernel();
                 let backup = kernel.map(|kernel| kernel.world.clone()).unwrap_or_default();
                 let strangers = kernel.map(|kernel| kernel.strangers.clone()).unwrap_or_default();
@@ -273,16 +277,26 @@ impl<M: Machine> Run<'_, M> {
                     backup,
                     // Every batch of this run: a later one may be larger than the first.
                     makes: M::scratch(self.order.policy).difference(&strangers).cloned().collect(),
+                    settings: Vec::new(),
                     commands: Vec::new(),
                     undone: self.record.clone(),
                 })?;
                 testing = true;
             }
-            let eyes = Eyes { folder: self.folder.path(), hands: &self.hands, may_change: true };
-            for (question, reading) in observe(questions, &eyes)? {
-                seen.readings.insert(question, reading);
-            }
+            seen.readings.extend(observe(questions, &self.eyes())?);
         }
+    }
+
+    fn eyes(&self) -> Eyes<'_> {
+        Eyes { folder: self.folder.path(), hands: &self.hands, may_change: true }
+    }
+
+    fn rhythm(&self) -> Rhythm {
+        M::rhythm(self.order.policy, self.record.machine.as_ref())
+    }
+
+    fn is_paused(&self) -> bool {
+        self.record.paused.is_some() && !self.commanded
     }
 
     /// Remembers how the step ended, and tells history.
@@ -332,6 +346,9 @@ impl<M: Machine> Run<'_, M> {
 
     /// Looks at the kernel again, for the objects of a wished world too.
     fn look(&self, desired: &World, makes: &BTreeSet<Interface>) -> anyhow::Result<World> {
+        if M::realm(self.order.policy).is_none() {
+            return Ok(World::default());
+        }
         let mut scope = M::scope(&self.subject(), 1);
         scope.owned.extend(makes.iter().cloned());
         scope.interfaces.extend(makes.iter().cloned());
@@ -369,7 +386,7 @@ fn loaded_nft(desired: &World, actual: &World) -> Option<LoadedNft> {
 }
 
 /// What the policy owns once a world is proven.
-fn owned_after(before: &Owned, desired: &World, backup: &World, realm: Realm) -> Owned {
+fn owned_after(before: &Owned, desired: &World, backup: &World, realm: Option<Realm>) -> Owned {
     let interfaces: BTreeSet<Interface> = desired.tunnels.keys().cloned().collect();
     let ours = |path: &str| {
         interfaces.iter().chain(&before.interfaces).any(|name| path.contains(&format!("/{name}/")))
@@ -384,5 +401,5 @@ fn owned_after(before: &Owned, desired: &World, backup: &World, realm: Realm) ->
         })
         .collect();
     // Once a world is proven nothing is left under other numbers.
-    Owned { interfaces, sysctls, realms: BTreeSet::from([realm]) }
+    Owned { interfaces, sysctls, realms: realm.into_iter().collect() }
 }

@@ -10,8 +10,7 @@
 
 mod world;
 
-use egressctl::machine::Considered;
-use egressctl::machine::{Machine as _, Subject};
+use egressctl::machine::{Considered, Machine as _, Pausing, Subject};
 use egressctl::observation::Observation;
 use egressctl::pool::Pool;
 use egressctl::pool::state::Mode;
@@ -113,7 +112,13 @@ fn a_persons_choice_is_carried_out_or_refused() {
         let (state, owned) = (lab.state.clone(), lab.owned.clone());
         move |target: &str, force: bool| {
             let state = state.as_ref();
-            let subject = Subject::<Pool> { name: &name, policy: &policy, state, owned: &owned };
+            let subject = Subject::<Pool> {
+                name: &name,
+                policy: &policy,
+                state,
+                paused: false,
+                owned: &owned,
+            };
             Pool::switch(&subject, target, force)
         }
     };
@@ -130,14 +135,14 @@ fn a_persons_choice_is_carried_out_or_refused() {
         assert!(refused.contains(why), "{target}: {refused}");
     }
     let (state, pauses) = ask("vpn1=d", false).unwrap();
-    assert!(!pauses);
+    assert_eq!(pauses, Pausing::Keep);
     lab.state = Some(state);
     let played = next(&mut lab);
     tell("switch_an_endpoint", &lab, &played);
     assert_eq!(lab.state().reserve().len(), 2, "what it replaced is in the reserve again");
 
     let (state, pauses) = subject(&lab)("direct", true).unwrap();
-    assert!(pauses);
+    assert_eq!(pauses, Pausing::Pause);
     lab.state = Some(state);
     let played = next(&mut lab);
     tell("switch_to_direct", &lab, &played);
@@ -146,7 +151,7 @@ fn a_persons_choice_is_carried_out_or_refused() {
     held.set(&ALL[..1], Endpoint::Dead);
     until(&mut held, Mode::DirectEmergency);
     let (state, pauses) = subject(&held)("direct", false).unwrap();
-    assert!(!pauses, "a consent is no pause");
+    assert_eq!(pauses, Pausing::Keep, "a consent is no pause");
     held.state = Some(state);
     let played = next(&mut held);
     tell("switch_consents_to_direct", &held, &played);
@@ -159,13 +164,14 @@ fn what_was_taken_down_comes_back_as_it_was() {
         name: &lab.name,
         policy: &lab.policy,
         state: lab.state.as_ref(),
+        paused: false,
         owned: &lab.owned,
     };
     let retired = Pool::retire(&subject, &lab.now).unwrap();
     assert_eq!(retired.world, egressctl::kernel::World::default());
     assert_eq!(retired.barrier, None);
     let before = lab.kernel.clone();
-    lab.state = Some(Pool::resumed(&retired.state, &lab.now));
+    lab.state = Some(Pool::resumed(&retired.state, &lab.now).unwrap());
     // Settings of a device go with it; those of the uplink are back to what they were.
     lab.kernel = retired.world;
     lab.kernel.sysctls.insert("net/ipv4/conf/eth0/src_valid_mark".to_owned(), "0".to_owned());
@@ -485,6 +491,7 @@ fn what_cannot_be_served_is_said_and_left_alone() {
         name: &lab.name,
         policy: &lab.policy,
         state: lab.state.as_ref(),
+        paused: false,
         owned: &lab.owned,
     };
     let seen = Observation::new(lab.now.clone());

@@ -3,7 +3,9 @@
 
 use egressctl::host::pages::ask;
 use egressctl::names::Interface;
-use egressctl::observation::{AnyOrAll, Asker, Expect, Page, PageReading, Pages, PagesReading};
+use egressctl::observation::{
+    AnyOrAll, Asker, Expect, Page, PageReading, Pages, PagesReading, Way,
+};
 use egressctl::url::Target;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
@@ -47,12 +49,15 @@ fn page(port: u16) -> Page {
     Page { url, addresses: vec![HERE] }
 }
 
+fn by(device: &str) -> Way {
+    Way::Device { device: Interface::try_from(device.to_owned()).unwrap(), mark: None }
+}
+
 fn question(ports: &[u16], require: AnyOrAll) -> Pages {
     Pages {
         asker: Asker::Wan,
         turn: 0,
-        device: Interface::try_from("lo".to_owned()).unwrap(),
-        mark: None,
+        way: by("lo"),
         pages: ports.iter().map(|port| page(*port)).collect(),
         require,
         expect: Expect::Status(vec![204]),
@@ -138,7 +143,7 @@ fn what_cannot_be_asked_is_told_apart() {
     nameless.pages[0].addresses.clear();
     assert_eq!(asked(&nameless).0.pages, [Some(PageReading::NoAddress)]);
     let mut unbound = question(&[says(GOOD)], AnyOrAll::All);
-    unbound.device = Interface::try_from("nix0".to_owned()).unwrap();
+    unbound.way = by("nix0");
     let reading = asked(&unbound).0.pages.pop().unwrap();
     assert!(matches!(reading, Some(PageReading::NotBindable(_))), "{reading:?}");
     let nothing = question(&[], AnyOrAll::Any);

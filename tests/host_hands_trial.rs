@@ -8,7 +8,7 @@ use egressctl::host::observe::{Eyes, observe};
 use egressctl::kernel::diff::Means;
 use egressctl::names::Interface;
 use egressctl::observation::{
-    AnyOrAll, Asker, Expect, Page, Pages, Question, Reading, Trial, TrialResult,
+    AnyOrAll, Asker, Expect, Page, Pages, Question, Reading, Trial, TrialResult, Way,
 };
 use egressctl::plan::Backend;
 use egressctl::url::Target;
@@ -71,8 +71,7 @@ fn pages(path: &str, device: &Interface, timeout_ms: u64) -> Pages {
     Pages {
         asker: Asker::Slot(device.clone()),
         turn: 0,
-        device: device.clone(),
-        mark: None,
+        way: Way::Device { device: device.clone(), mark: None },
         pages: vec![Page { url, addresses: vec!["10.99.0.1".parse().unwrap()] }],
         require: AnyOrAll::Any,
         expect: Expect::Status(vec![204]),

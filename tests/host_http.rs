@@ -1,8 +1,9 @@
 //! Servers that behave, hang, drip, lie and break off.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "test code")]
 
-use egressctl::host::http::{Answer, Ask, AskFailure, Parcel, Proxy, Speaks, Verb, Via, get, send};
+use egressctl::host::http::{Answer, Ask, AskFailure, Parcel, Verb, Via, get, send};
 use egressctl::names::{Interface, Mark};
+use egressctl::proxy::{Proxy, Speaks};
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;

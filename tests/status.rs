@@ -150,6 +150,7 @@ fn of_what_was_taken_down() {
         name: &lab.name,
         policy: &lab.policy,
         state: record.machine.as_ref(),
+        paused: false,
         owned: &lab.owned,
     };
     record.machine = Some(Pool::retire(&subject, &lab.now).unwrap().state);

@@ -29,7 +29,13 @@ fn normal(slots: usize, names: &[&'static str]) -> Lab {
 }
 
 fn subject(lab: &Lab) -> Subject<'_, Pool> {
-    Subject { name: &lab.name, policy: &lab.policy, state: lab.state.as_ref(), owned: &lab.owned }
+    Subject {
+        name: &lab.name,
+        policy: &lab.policy,
+        state: lab.state.as_ref(),
+        paused: false,
+        owned: &lab.owned,
+    }
 }
 
 fn is_direct(lab: &Lab) -> bool {
@@ -65,7 +71,7 @@ fn a_wish_that_could_not_be_carried_out_does_not_come_true_another_day() {
     lab.step();
     assert!(Pool::has_wish(lab.state()) && !is_direct(&lab), "nothing is moved with the WAN down");
     lab.uplink = Uplink::Up;
-    lab.state = Some(Pool::resumed(lab.state(), &lab.now));
+    lab.state = Some(Pool::resumed(lab.state(), &lab.now).unwrap());
     for _ in 0..4 {
         lab.later(10);
         lab.step();

@@ -2,12 +2,10 @@
 //!
 //! **Invariant:** a wish that is refused changes nothing and exits with 2.
 
+use super::kind::{self, Manner, Work};
 use super::{Places, complain, say};
-use crate::host::policies::Found;
-use crate::host::rights;
+use crate::machine::{Machine, PartWish};
 use crate::outcome::{Exit, Report};
-use crate::policy::{Kind, Policy};
-use crate::pool::Pool;
 use crate::step::{self, Order};
 
 /// What a person wants.
@@ -15,6 +13,7 @@ use crate::step::{self, Order};
 pub(super) enum Wish<'a> {
     Pause { force: bool },
     Resume,
+    Part { part: &'a str, wish: PartWish },
     Switch { target: &'a str, force: bool },
     Refresh,
     Down,
@@ -24,7 +23,8 @@ pub(super) enum Wish<'a> {
 pub(super) fn control(places: &Places, policy: &str, wish: Wish<'_>) -> u8 {
     match places.find(&[policy.to_owned()]).pop() {
         Some(Ok(found)) => {
-            let report = one(&found, &places.state_dir(), wish);
+            let manner = Manner { adopt: false, now: true };
+            let report = kind::with(&found, &places.state_dir(), manner, wish);
             if report.exit == Exit::Invalid {
                 complain(&report.to_string());
             } else {
@@ -40,27 +40,17 @@ pub(super) fn control(places: &Places, policy: &str, wish: Wish<'_>) -> u8 {
     }
 }
 
-fn one(found: &Found, state_dir: &std::path::Path, wish: Wish<'_>) -> Report {
-    match &found.policy {
-        Policy::Pool(policy) => {
-            let order = Order::<Pool> {
-                name: &found.name,
-                kind: Kind::Pool.as_str(),
-                path: &found.path,
-                policy,
-                state_dir,
-                adopt: false,
-                now: true,
-            };
-            match wish {
-                Wish::Pause { force } => step::pause(&order, force),
-                Wish::Resume => step::resume(&order),
-                Wish::Switch { target, force } => {
-                    step::switch(&order, rights::missing(), target, force)
-                }
-                Wish::Refresh => step::refresh(&order),
-                Wish::Down => step::down(&order, rights::missing()),
-            }
+impl Work for Wish<'_> {
+    type Done = Report;
+
+    fn with<M: Machine>(self, order: &Order<'_, M>) -> Report {
+        match self {
+            Wish::Pause { force } => step::pause(order, force),
+            Wish::Resume => step::resume(order),
+            Wish::Part { part, wish } => step::part(order, part, wish),
+            Wish::Switch { target, force } => step::switch(order, target, force),
+            Wish::Refresh => step::refresh(order),
+            Wish::Down => step::down(order),
         }
     }
 }

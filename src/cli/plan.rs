@@ -1,12 +1,10 @@
 //! `egressctl plan`, `step --plan` and `down --plan`.
 
+use super::kind::{self, Manner, Work};
 use super::{Places, complain, note, say};
-use crate::host::policies::Found;
+use crate::machine::Machine;
 use crate::outcome::Exit;
-use crate::policy::{Kind, Policy};
-use crate::pool::Pool;
 use crate::step::{Order, Preview, preview, preview_down};
-use std::path::Path;
 
 /// Prints what a step would do.
 pub(super) fn plan(places: &Places, wanted: &[String], json: bool) -> u8 {
@@ -15,8 +13,7 @@ pub(super) fn plan(places: &Places, wanted: &[String], json: bool) -> u8 {
     for found in places.find(wanted) {
         let shown = found.as_ref().map_err(ToString::to_string).map(|found| {
             note(found);
-            let Policy::Pool(policy) = &found.policy;
-            preview(&order(found, policy, &state_dir))
+            kind::with(found, &state_dir, MANNER, Step)
         });
         worst = worst.max(show(shown, json));
     }
@@ -28,28 +25,35 @@ pub(super) fn down(places: &Places, wanted: &str) -> u8 {
     let state_dir = places.state_dir();
     let mut worst = Exit::Fine;
     for found in places.find(&[wanted.to_owned()]) {
-        let shown = found.as_ref().map_err(ToString::to_string).map(|found| {
-            let Policy::Pool(policy) = &found.policy;
-            preview_down(&order(found, policy, &state_dir))
-        });
+        let shown = found
+            .as_ref()
+            .map_err(ToString::to_string)
+            .map(|found| kind::with(found, &state_dir, MANNER, Down));
         worst = worst.max(show(shown, false));
     }
     worst.code()
 }
 
-fn order<'a>(
-    found: &'a Found,
-    policy: &'a crate::policy::PoolPolicy,
-    state_dir: &'a Path,
-) -> Order<'a, Pool> {
-    Order {
-        name: &found.name,
-        kind: Kind::Pool.as_str(),
-        path: &found.path,
-        policy,
-        state_dir,
-        adopt: true,
-        now: true,
+/// A plan is made of any policy at any time.
+const MANNER: Manner = Manner { adopt: true, now: true };
+
+struct Step;
+
+impl Work for Step {
+    type Done = anyhow::Result<Preview>;
+
+    fn with<M: Machine>(self, order: &Order<'_, M>) -> Self::Done {
+        preview(order)
+    }
+}
+
+struct Down;
+
+impl Work for Down {
+    type Done = anyhow::Result<Preview>;
+
+    fn with<M: Machine>(self, order: &Order<'_, M>) -> Self::Done {
+        preview_down(order)
     }
 }
 

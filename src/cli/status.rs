@@ -1,15 +1,17 @@
 //! `egressctl status`.
 
+use super::kind::{self, Manner, Work};
 use super::{Places, StatusArgs, complain, note, say};
 use crate::host::clock;
-use crate::host::policies::Found;
 use crate::host::store::{Folder, ReadOnly, read_only};
-use crate::policy::{Kind, Policy};
-use crate::pool::state::PoolState;
-use crate::pool::status::{PoolStatus, status as pool_status};
+use crate::machine::Machine;
 use crate::record::Record;
 use crate::status::Standing;
-use std::path::Path;
+use crate::step::Order;
+use crate::time::Moment;
+
+/// A status is shown of any policy at any time.
+const MANNER: Manner = Manner { adopt: true, now: true };
 
 /// Prints how things are, and gives the worst of it.
 pub(super) fn status(places: &Places, args: &StatusArgs) -> u8 {
@@ -20,10 +22,10 @@ pub(super) fn status(places: &Places, args: &StatusArgs) -> u8 {
     let several = all.len() > 1;
     for found in all {
         found.iter().for_each(note);
-        match found
-            .map_err(|unusable| unusable.to_string())
-            .and_then(|found| one(&found, &state_dir))
-        {
+        match found.map_err(|unusable| unusable.to_string()).and_then(|found| {
+            let now = clock::now().map_err(|error| format!("{error:#}"))?;
+            kind::with(&found, &state_dir, MANNER, Show { now: &now })
+        }) {
             Ok(status) => {
                 worst = worst.max(status.standing);
                 shown.push(status);
@@ -35,39 +37,49 @@ pub(super) fn status(places: &Places, args: &StatusArgs) -> u8 {
         }
     }
     if args.json {
-        let text = match shown.as_slice() {
-            _ if several => serde_json::to_string(&shown),
-            [one] => serde_json::to_string(one),
+        let objects: Vec<&str> = shown.iter().map(|status| status.json.as_str()).collect();
+        match objects.as_slice() {
+            _ if several => say(&format!("[{}]", objects.join(","))),
+            [one] => say(one),
             // What is wrong with the only policy has been said.
-            _ => return worst.code(),
-        };
-        match text {
-            Ok(text) => say(&text),
-            Err(error) => complain(&format!("the status cannot be written: {error}")),
+            _ => {}
         }
     } else {
         for status in &shown {
-            say(&status.to_string());
+            say(&status.text);
         }
     }
     worst.code()
 }
 
-fn one(found: &Found, state_dir: &Path) -> Result<PoolStatus, String> {
-    let folder = Folder::new(state_dir, found.name.clone());
-    let now = clock::now().map_err(|error| format!("{error:#}"))?;
-    match &found.policy {
-        Policy::Pool(policy) => {
-            match read_only::<Record<PoolState>>(&folder, Kind::Pool.as_str()) {
-                ReadOnly::Newer { found: version, known } => Err(format!(
+/// A policy's status in both forms.
+struct Shown {
+    standing: Standing,
+    json: String,
+    text: String,
+}
+
+struct Show<'a> {
+    now: &'a Moment,
+}
+
+impl Work for Show<'_> {
+    type Done = Result<Shown, String>;
+
+    fn with<M: Machine>(self, order: &Order<'_, M>) -> Self::Done {
+        let folder = Folder::new(order.state_dir, order.name.clone());
+        let record = match read_only::<Record<M::State>>(&folder, M::KIND.as_str()) {
+            ReadOnly::Newer { found: version, known } => {
+                return Err(format!(
                     "state of {} has format version {version}, newer than {known}: use the newer egressctl",
-                    found.name
-                )),
-                ReadOnly::Seen { loaded, .. } => {
-                    let record = loaded.body().cloned().unwrap_or_default();
-                    Ok(pool_status(&found.name, policy, &record, &now))
-                }
+                    order.name
+                ));
             }
-        }
+            ReadOnly::Seen { loaded, .. } => loaded.body().cloned().unwrap_or_default(),
+        };
+        let (status, standing) = M::status(order.name, order.policy, &record, self.now);
+        let json = serde_json::to_string(&status)
+            .map_err(|error| format!("the status of {} cannot be written: {error}", order.name))?;
+        Ok(Shown { standing, json, text: status.to_string() })
     }
 }

@@ -1,11 +1,11 @@
 //! `egressctl step`.
 
+use super::kind::{self, Manner, Work};
 use super::{Places, StepArgs, complain, note, say};
 use crate::host::policies::Found;
-use crate::host::{rights, side_by_side};
+use crate::host::side_by_side;
+use crate::machine::Machine;
 use crate::outcome::{Exit, Report};
-use crate::policy::{Kind, Policy};
-use crate::pool::Pool;
 use crate::step::Order;
 use std::io::IsTerminal as _;
 
@@ -25,7 +25,8 @@ pub(super) fn step(places: &Places, args: &StepArgs) -> u8 {
             note(found);
         }
     }
-    let reports = side_by_side(&usable, |found| one(found, &state_dir, args));
+    let manner = Manner { adopt: args.adopt, now: args.now };
+    let reports = side_by_side(&usable, |found| kind::with(found, &state_dir, manner, One));
     for report in reports {
         worst = worst.max(report.exit);
         if args.json {
@@ -40,20 +41,13 @@ pub(super) fn step(places: &Places, args: &StepArgs) -> u8 {
     worst.code()
 }
 
-/// The one match over kinds.
-fn one(found: &Found, state_dir: &std::path::Path, args: &StepArgs) -> Report {
-    match &found.policy {
-        Policy::Pool(policy) => {
-            let order = Order::<Pool> {
-                name: &found.name,
-                kind: Kind::Pool.as_str(),
-                path: &found.path,
-                policy,
-                state_dir,
-                adopt: args.adopt,
-                now: args.now,
-            };
-            crate::step::step(&order, rights::missing())
-        }
+/// A step of one policy.
+struct One;
+
+impl Work for One {
+    type Done = Report;
+
+    fn with<M: Machine>(self, order: &Order<'_, M>) -> Report {
+        crate::step::step(order)
     }
 }

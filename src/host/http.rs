@@ -9,6 +9,7 @@ mod proxy;
 mod wire;
 
 use crate::names::{Interface, Mark};
+use crate::proxy::Proxy;
 use crate::url::Target;
 use failure::failure_of;
 use std::fmt;
@@ -23,7 +24,6 @@ use ureq::{Agent, Body};
 use wire::{Bound, Given, Way};
 
 pub use failure::AskFailure;
-pub use proxy::{Proxy, Speaks};
 pub use ureq::tls::Certificate;
 
 /// The longest head of an answer that is read; usual ones have 1 KiB.

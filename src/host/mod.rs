@@ -5,6 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "this is the imperative shell")]
 
 pub mod apply;
+pub mod clash;
 pub mod clock;
 pub mod cut;
 pub mod environment;
@@ -18,6 +19,8 @@ pub mod policies;
 pub mod provider;
 pub mod resolve;
 pub mod rights;
+pub mod secret;
+pub mod setting;
 pub mod store;
 pub mod trial;
 pub mod users;

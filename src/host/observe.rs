@@ -65,6 +65,10 @@ fn answer(question: &Question, eyes: &Eyes<'_>) -> anyhow::Result<Reading> {
         Question::Trial(asked) if eyes.may_change => {
             Reading::Trial(trial::trial(asked, eyes.hands)?)
         }
+        Question::Wait { millis, .. } => {
+            clock::pause(Duration::from_millis(*millis));
+            Reading::Waited
+        }
         Question::Trial(_) => {
             Reading::Trial(TrialReading { at: clock::now()?, result: TrialResult::Assumed })
         }

@@ -5,8 +5,7 @@
 
 use super::clock;
 use super::http::{self, Ask, AskFailure, Via};
-use crate::names::{Interface, Mark};
-use crate::observation::{AnyOrAll, Expect, Page, PageReading, Pages, PagesReading};
+use crate::observation::{AnyOrAll, Expect, Page, PageReading, Pages, PagesReading, Way};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
@@ -30,7 +29,7 @@ const SLACK: Duration = Duration::from_millis(50);
 pub fn ask(question: &Pages) -> anyhow::Result<PagesReading> {
     let end = Instant::now() + Duration::from_millis(question.timeout_ms).min(LONGEST);
     let pages = if let [page] = question.pages.as_slice() {
-        vec![Some(ask_one(page, &question.device, question.mark, &question.expect, end))]
+        vec![Some(ask_one(page, &question.way, &question.expect, end))]
     } else {
         let mut round = Round::new(question, end);
         match question.require {
@@ -100,12 +99,11 @@ impl<'a> Round<'a> {
     }
 
     fn start(&mut self, index: usize, page: &Page) {
-        let (page, device) = (page.clone(), self.question.device.clone());
-        let mark = self.question.mark;
+        let (page, way) = (page.clone(), self.question.way.clone());
         let (expect, end, sender) = (self.question.expect.clone(), self.end, self.sender.clone());
         let work = move || {
             // Nobody listens any more when another page was good first.
-            drop(sender.send((index, ask_one(&page, &device, mark, &expect, end))));
+            drop(sender.send((index, ask_one(&page, &way, &expect, end))));
         };
         if let Err(why) = Builder::new().name("page".to_owned()).spawn(work) {
             let failed = PageReading::NotBindable(format!("starting a thread: {why}"));
@@ -128,14 +126,15 @@ impl<'a> Round<'a> {
     }
 }
 
-fn ask_one(
-    page: &Page,
-    device: &Interface,
-    mark: Option<Mark>,
-    expect: &Expect,
-    end: Instant,
-) -> PageReading {
-    if page.addresses.is_empty() && page.url.address().is_none() {
+fn ask_one(page: &Page, way: &Way, expect: &Expect, end: Instant) -> PageReading {
+    let via = match way {
+        Way::Main => Via::Main,
+        Way::Device { device, mark: None } => Via::Device(device),
+        Way::Device { device, mark: Some(mark) } => Via::DeviceMark(device, *mark),
+        Way::Proxy(proxy) => Via::Proxy(*proxy),
+    };
+    let resolves = matches!(way, Way::Proxy(_));
+    if page.addresses.is_empty() && page.url.address().is_none() && !resolves {
         return PageReading::NoAddress;
     }
     let timeout = end.saturating_duration_since(Instant::now());
@@ -146,13 +145,7 @@ fn ask_one(
         Expect::Bytes(least) => least.saturating_add(MARGIN),
         Expect::AnyAnswer | Expect::Status(_) | Expect::Address => KEPT,
     };
-    let ask = Ask {
-        url: page.url.as_str(),
-        via: mark.map_or(Via::Device(device), |mark| Via::DeviceMark(device, mark)),
-        timeout,
-        max_body,
-        addresses: &page.addresses,
-    };
+    let ask = Ask { url: page.url.as_str(), via, timeout, max_body, addresses: &page.addresses };
     match http::get(&ask) {
         Ok(answer) => PageReading::Answer {
             status: answer.status,
@@ -160,7 +153,7 @@ fn ask_one(
             bytes: answer.body.len(),
             elapsed_ms: u64::try_from(answer.elapsed.as_millis()).unwrap_or(u64::MAX),
         },
-        Err(failure) => reading_of(failure),
+        Err(failure) => reading_of(failure, way),
     }
 }
 
@@ -171,15 +164,19 @@ fn beginning(body: &[u8]) -> String {
 }
 
 /// What a failure says about the tunnel.
-fn reading_of(failure: AskFailure) -> PageReading {
+fn reading_of(failure: AskFailure, way: &Way) -> PageReading {
     match failure {
+        AskFailure::NoProxy(_) => PageReading::NoProxy(failure.to_string()),
+        // Nobody else is connected to by this machine when a proxy is asked.
+        AskFailure::Refused(_) if matches!(way, Way::Proxy(_)) => {
+            PageReading::NoProxy(failure.to_string())
+        }
         // An ICMP error through a dead tunnel says no more than silence.
         AskFailure::Timeout | AskFailure::Unreachable(_) => PageReading::TimedOut,
         AskFailure::NotBindable(why) => PageReading::NotBindable(why),
         AskFailure::Refused(_)
         | AskFailure::Tls(_)
         | AskFailure::Protocol(_)
-        | AskFailure::BadUrl(_)
-        | AskFailure::NoProxy(_) => PageReading::Broken(failure.to_string()),
+        | AskFailure::BadUrl(_) => PageReading::Broken(failure.to_string()),
     }
 }

@@ -116,11 +116,7 @@ fn not_passed(question: &Pages, seen: &PagesReading) -> TrialResult {
 
 /// Why nothing could be asked at all, if so.
 fn local(seen: &PagesReading) -> Option<String> {
-    let mut whys = seen.pages.iter().flatten().map(|page| match page {
-        PageReading::NoAddress => Some("no address of any page is known".to_owned()),
-        PageReading::NotBindable(why) => Some(why.clone()),
-        PageReading::Answer { .. } | PageReading::TimedOut | PageReading::Broken(_) => None,
-    });
+    let mut whys = seen.pages.iter().flatten().map(PageReading::unasked);
     let first = whys.next()??;
     whys.all(|why| why.is_some()).then_some(first)
 }
@@ -133,7 +129,8 @@ fn is_silent(seen: &PagesReading) -> bool {
             PageReading::Answer { .. }
             | PageReading::Broken(_)
             | PageReading::NoAddress
-            | PageReading::NotBindable(_),
+            | PageReading::NotBindable(_)
+            | PageReading::NoProxy(_),
         ) => false,
     })
 }
@@ -151,7 +148,9 @@ fn why_not(question: &Pages, seen: &PagesReading) -> String {
                 format!("{} answered {status} with {bytes} bytes", page.url)
             }
             PageReading::TimedOut => format!("{} did not answer in time", page.url),
-            PageReading::Broken(why) | PageReading::NotBindable(why) => {
+            PageReading::Broken(why)
+            | PageReading::NotBindable(why)
+            | PageReading::NoProxy(why) => {
                 format!("{}: {why}", page.url)
             }
             PageReading::NoAddress => format!("no address of {} is known", page.url.host()),

@@ -4,6 +4,7 @@
 
 use crate::names::{Interface, Mark};
 use crate::policy::pool::Require;
+use crate::proxy::Proxy;
 use crate::time::Moment;
 use crate::url::Target;
 use serde::{Deserialize, Serialize};
@@ -31,10 +32,8 @@ pub struct Pages {
     pub asker: Asker,
     /// Which time this is asked in this run, from 0.
     pub turn: u32,
-    /// The device that the request must leave by.
-    pub device: Interface,
-    /// The mark that it carries, where the routing rules know one for the device.
-    pub mark: Option<Mark>,
+    /// The way that the request must take.
+    pub way: Way,
     /// The pages.
     pub pages: Vec<Page>,
     /// Whether one good answer is enough.
@@ -43,6 +42,22 @@ pub struct Pages {
     pub expect: Expect,
     /// How long all of it may take.
     pub timeout_ms: u64,
+}
+
+/// The way that a request must take.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Way {
+    /// As the kernel routes what this machine sends itself.
+    Main,
+    /// Out by one device and no other.
+    Device {
+        /// The device.
+        device: Interface,
+        /// The mark that it carries, where the routing rules know one for the device.
+        mark: Option<Mark>,
+    },
+    /// Through a proxy on this machine, which resolves the host.
+    Proxy(Proxy),
 }
 
 /// Whether one good answer is enough. The policy's word, in a form that can be stored.
@@ -116,6 +131,20 @@ pub enum PageReading {
     NoAddress,
     /// The request cannot be bound to its device.
     NotBindable(String),
+    /// The proxy is not there or refuses us, which says nothing about what is behind it.
+    NoProxy(String),
+}
+
+impl PageReading {
+    /// Why the page could not be asked at all, which says nothing of what is behind.
+    #[must_use]
+    pub fn unasked(&self) -> Option<String> {
+        match self {
+            Self::NoAddress => Some("no address of the page was ever known".to_owned()),
+            Self::NotBindable(why) | Self::NoProxy(why) => Some(why.clone()),
+            Self::Answer { .. } | Self::TimedOut | Self::Broken(_) => None,
+        }
+    }
 }
 
 impl Expect {
@@ -157,7 +186,8 @@ impl PagesReading {
                 PageReading::TimedOut
                 | PageReading::Broken(_)
                 | PageReading::NoAddress
-                | PageReading::NotBindable(_) => None,
+                | PageReading::NotBindable(_)
+                | PageReading::NoProxy(_) => None,
             })
             .min()
     }

@@ -9,6 +9,7 @@ use crate::machine::Owned;
 use crate::names::{Interface, Mark, PolicyName};
 use crate::observation::{
     AnyOrAll, Asker, Expect, KernelScope, Keys, Observation, Page, Pages, Question, Realm, Trial,
+    Way,
 };
 use crate::policy::PoolPolicy;
 use crate::policy::pool::PRIORITIES;
@@ -123,8 +124,7 @@ pub(super) fn wan(
     Question::Pages(Pages {
         asker: Asker::Wan,
         turn,
-        device: surroundings.wan.clone(),
-        mark: None,
+        way: Way::Device { device: surroundings.wan.clone(), mark: None },
         pages: pages(state, &policy.wan.urls),
         require: policy.wan.require.into(),
         expect: Expect::AnyAnswer,
@@ -152,8 +152,7 @@ fn probe(policy: &PoolPolicy, state: &PoolState, asker: Asker, device: &Interfac
     Pages {
         asker,
         turn: 0,
-        device: device.clone(),
-        mark: mark(policy, device),
+        way: Way::Device { device: device.clone(), mark: mark(policy, device) },
         pages: pages(state, &policy.probe.urls),
         require: policy.probe.require.into(),
         expect: Expect::Status(policy.probe.expect_status.clone()),

@@ -104,7 +104,8 @@ fn address(seen: &Observation, asker: &Asker) -> Option<IpAddr> {
             | PageReading::TimedOut
             | PageReading::Broken(_)
             | PageReading::NoAddress
-            | PageReading::NotBindable(_) => None,
+            | PageReading::NotBindable(_)
+            | PageReading::NoProxy(_) => None,
         })
     })
 }

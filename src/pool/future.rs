@@ -15,6 +15,7 @@ use crate::plan::{Check, RouteQuery};
 use crate::policy::pool::Cut as CutPolicy;
 use crate::policy::{ClientEntry, ClientKey, PoolPolicy};
 use ipnet::IpNet;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// A slot of which nothing could be said for so many steps hosts no client while another serves.
@@ -73,6 +74,8 @@ pub(super) fn future(
     let barrier = (policy.routing.barrier && layout::holds_clients(policy, &state))
         .then(|| layout::nft_layout(policy, name, &state, surroundings).at_boot().render());
     Future {
+        settings: BTreeMap::new(),
+        pauses: false,
         to: state.mode.as_str().to_owned(),
         world,
         barrier,

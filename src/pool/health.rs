@@ -85,14 +85,8 @@ pub fn judge(evidence: &Evidence<'_>) -> Health {
         return Health::Unknown("the WAN is down".to_owned());
     }
     let pages: Vec<&PageReading> = reading.pages.iter().flatten().collect();
-    let undetermined =
-        |page: &&PageReading| matches!(page, PageReading::NoAddress | PageReading::NotBindable(_));
-    if pages.iter().all(undetermined) {
-        let why = pages.iter().find_map(|page| match page {
-            PageReading::NotBindable(why) => Some(why.clone()),
-            PageReading::NoAddress => Some("no address of the page was ever known".to_owned()),
-            PageReading::Answer { .. } | PageReading::TimedOut | PageReading::Broken(_) => None,
-        });
+    if pages.iter().all(|page| page.unasked().is_some()) {
+        let why = pages.iter().find_map(|page| page.unasked());
         return Health::Unknown(why.unwrap_or_else(|| "nothing could be asked".to_owned()));
     }
     if let Some(wrong) = pages.iter().find_map(|page| wrong_answer(page, &question.expect)) {
@@ -114,9 +108,10 @@ fn judge_passing(evidence: &Evidence<'_>, question: &Pages, reading: &PagesReadi
         && evidence.wan_up
         && large.pages.iter().flatten().any(|page| match page {
             PageReading::TimedOut | PageReading::Broken(_) => true,
-            PageReading::Answer { .. } | PageReading::NoAddress | PageReading::NotBindable(_) => {
-                false
-            }
+            PageReading::Answer { .. }
+            | PageReading::NoAddress
+            | PageReading::NotBindable(_)
+            | PageReading::NoProxy(_) => false,
         })
     {
         return Health::Failed(Failure::Mtu);
@@ -134,6 +129,7 @@ fn wrong_answer(page: &PageReading, expect: &Expect) -> Option<String> {
         PageReading::Answer { .. }
         | PageReading::TimedOut
         | PageReading::NoAddress
-        | PageReading::NotBindable(_) => None,
+        | PageReading::NotBindable(_)
+        | PageReading::NoProxy(_) => None,
     }
 }

@@ -35,14 +35,17 @@ pub use reason::Reason;
 pub use state::PoolState;
 
 use crate::kernel::diff::Means;
-use crate::machine::{Considered, Decision, Future, Machine, ReasonText, Rhythm, Subject};
-use crate::names::Interface;
+use crate::machine::{Considered, Decision, Future, Machine, Pausing, ReasonText, Rhythm, Subject};
+use crate::names::{Interface, PolicyName};
 use crate::observation::{KernelReading, KernelScope, Observation, Question, Realm};
-use crate::policy::PoolPolicy;
+use crate::policy::{Kind, PoolPolicy};
+use crate::record::Record;
+use crate::status::Standing;
 use crate::time::Moment;
 use assess::{WanVerdict, assess};
 use candidate::Candidate;
 use state::Egress;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use turn::Turn;
@@ -53,9 +56,23 @@ pub enum Pool {}
 impl Machine for Pool {
     type Policy = PoolPolicy;
     type State = PoolState;
+    type Status = status::PoolStatus;
 
-    fn stands(state: &PoolState) -> (&'static str, &Moment) {
-        (state.mode.as_str(), &state.since)
+    const KIND: Kind = Kind::Pool;
+
+    fn stands(state: &PoolState) -> (Cow<'static, str>, &Moment) {
+        (state.mode.as_str().into(), &state.since)
+    }
+
+    fn status(
+        name: &PolicyName,
+        policy: &PoolPolicy,
+        record: &Record<PoolState>,
+        now: &Moment,
+    ) -> (status::PoolStatus, Standing) {
+        let status = status::status(name, policy, record, now);
+        let standing = status.standing;
+        (status, standing)
     }
 
     fn consider(
@@ -124,18 +141,18 @@ impl Machine for Pool {
         decision: &Decision<PoolState>,
         failed: &BTreeMap<Interface, String>,
         now: &Moment,
-    ) -> Future<PoolState> {
-        refuse::refuse(subject, decision, failed, now)
+    ) -> Option<Future<PoolState>> {
+        Some(refuse::refuse(subject, decision, failed, now))
     }
 
     fn switch(
         subject: &Subject<'_, Self>,
         target: &str,
         force: bool,
-    ) -> Result<(PoolState, bool), String> {
+    ) -> Result<(PoolState, Pausing), String> {
         let granted = wish::grant(subject.policy, subject.state, target, force)?;
         let state = subject.state.ok_or("the policy was never stepped: step it first")?;
-        Ok((PoolState { wish: Some(granted.wish), ..state.clone() }, granted.pauses))
+        Ok((PoolState { wish: Some(granted.wish), ..state.clone() }, granted.pausing))
     }
 
     fn has_wish(state: &PoolState) -> bool {
@@ -159,13 +176,15 @@ impl Machine for Pool {
     }
 
     fn retire(subject: &Subject<'_, Self>, now: &Moment) -> Option<Future<PoolState>> {
-        let mut state = Self::resumed(subject.state?, now);
+        let mut state = resumed(subject.state?, now);
         state.retired = true;
         state.egress.clear();
         Some(Future {
             to: state.mode.as_str().to_owned(),
             world: crate::kernel::World::default(),
             barrier: None,
+            settings: BTreeMap::new(),
+            pauses: false,
             cuts: Vec::new(),
             generations: state.generations(),
             reasons: Vec::new(),
@@ -186,32 +205,19 @@ impl Machine for Pool {
         rebuild::rebuild(subject.policy, kernel, stored, now)
     }
 
-    fn resumed(state: &PoolState, now: &Moment) -> PoolState {
-        let mut state = Self::without_wish(state);
-        state.none_serves_since = None;
-        state.none_serves_seen = None;
-        for slot in state.slots.values_mut() {
-            slot.since = now.clone();
-            slot.retests_failed = 0;
-            slot.retests_passed = 0;
-            slot.saturated = 0;
-            slot.unknown = 0;
-            if !slot.failed {
-                slot.failures = 0;
-            }
-        }
-        state
+    fn resumed(state: &PoolState, now: &Moment) -> Result<PoolState, String> {
+        Ok(resumed(state, now))
     }
 
-    fn rhythm(policy: &PoolPolicy) -> Rhythm {
+    fn rhythm(policy: &PoolPolicy, _: Option<&PoolState>) -> Rhythm {
         Rhythm {
             interval: Duration::from_secs(policy.params.health_check_interval_sec),
             budget: Duration::from_secs(policy.params.step_budget_sec),
         }
     }
 
-    fn realm(policy: &PoolPolicy) -> Realm {
-        ask::realm(policy)
+    fn realm(policy: &PoolPolicy) -> Option<Realm> {
+        Some(ask::realm(policy))
     }
 
     fn scratch(policy: &PoolPolicy) -> BTreeSet<Interface> {
@@ -221,6 +227,24 @@ impl Machine for Pool {
     fn means(policy: &PoolPolicy) -> Means {
         layout::means(policy)
     }
+}
+
+/// The state after a pause.
+fn resumed(state: &PoolState, now: &Moment) -> PoolState {
+    let mut state = Pool::without_wish(state);
+    state.none_serves_since = None;
+    state.none_serves_seen = None;
+    for slot in state.slots.values_mut() {
+        slot.since = now.clone();
+        slot.retests_failed = 0;
+        slot.retests_passed = 0;
+        slot.saturated = 0;
+        slot.unknown = 0;
+        if !slot.failed {
+            slot.failures = 0;
+        }
+    }
+    state
 }
 
 /// Whether a client is anywhere but where its slot serves it.

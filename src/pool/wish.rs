@@ -7,6 +7,7 @@ use super::candidate::{Candidate, Tested};
 use super::reason::Reason;
 use super::state::{Egress, PoolState, Slot, Verdict};
 use super::turn::Turn;
+use crate::machine::Pausing;
 use crate::names::Interface;
 use crate::policy::PoolPolicy;
 use serde::{Deserialize, Serialize};
@@ -34,7 +35,7 @@ pub struct Granted {
     /// The wish.
     pub wish: Wish,
     /// Whether the machine keeps its hands off afterwards.
-    pub pauses: bool,
+    pub pausing: Pausing,
 }
 
 /// Reads a `switch` target and checks it against what is known.
@@ -52,11 +53,12 @@ pub(super) fn grant(
         names.join(" ")
     };
     match target {
-        "auto" => return Ok(Granted { wish: Wish::Auto, pauses: false }),
+        "auto" => return Ok(Granted { wish: Wish::Auto, pausing: Pausing::Lift }),
         "direct" => {
             let held = state.is_some_and(|state| state.mode.is_direct());
             return if held || force {
-                Ok(Granted { wish: Wish::Direct, pauses: !held })
+                let pausing = if held { Pausing::Keep } else { Pausing::Pause };
+                Ok(Granted { wish: Wish::Direct, pausing })
             } else {
                 Err("slots serve; clients would leave by the WAN, unprotected: say --force if that is meant".to_owned())
             };
@@ -96,7 +98,7 @@ pub(super) fn grant(
         }
         Some(_) | None => Ok(Granted {
             wish: Wish::Load { slot: slot.clone(), endpoint: endpoint.to_owned() },
-            pauses: false,
+            pausing: Pausing::Keep,
         }),
     }
 }

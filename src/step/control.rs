@@ -2,9 +2,9 @@
 //!
 //! **Invariant:** a pause changes the record alone; `down` is a transaction like any other.
 
-use super::{Order, Run, holding_the_lock};
+use super::{Order, Run, holding_the_lock, rights};
 use crate::host::clock;
-use crate::machine::{Decision, Machine};
+use crate::machine::{Decision, Machine, PartWish, Pausing};
 use crate::observation::Observation;
 use crate::outcome::{Ending, Exit, Report};
 use crate::record::Record;
@@ -31,8 +31,21 @@ pub fn resume<M: Machine>(order: &Order<'_, M>) -> Report {
         if record.paused.take().is_none() {
             return Ok("was not paused");
         }
-        record.machine = record.machine.as_ref().map(|state| M::resumed(state, &run.started));
+        record.machine =
+            record.machine.as_ref().map(|state| M::resumed(state, &run.started)).transpose()?;
         Ok("resumed")
+    })
+}
+
+/// Pauses or resumes one host or hop.
+#[must_use]
+pub fn part<M: Machine>(order: &Order<'_, M>, part: &str, wish: PartWish) -> Report {
+    edit(order, |record, run| {
+        record.machine = Some(M::part(&run.subject(), part, wish, &run.started)?);
+        Ok(match wish {
+            PartWish::Pause => "paused there; the rest goes on",
+            PartWish::Resume => "resumed there",
+        })
     })
 }
 
@@ -76,13 +89,8 @@ fn edit<M: Machine>(
 
 /// Carries a person's choice out, in a step of its own.
 #[must_use]
-pub fn switch<M: Machine>(
-    order: &Order<'_, M>,
-    rights: Option<String>,
-    target: &str,
-    force: bool,
-) -> Report {
-    holding_the_lock(order, rights, |run| {
+pub fn switch<M: Machine>(order: &Order<'_, M>, target: &str, force: bool) -> Report {
+    holding_the_lock(order, rights(order), |run| {
         if run.held.journal().is_some() {
             return run.recover();
         }
@@ -90,14 +98,15 @@ pub fn switch<M: Machine>(
             run.stepped = false;
             Ok(run.blank().because("refused", why).ended(Ending::Failed, Exit::Invalid))
         };
-        let (state, pauses) = match M::switch(&run.subject(), target, force) {
+        let (state, pausing) = match M::switch(&run.subject(), target, force) {
             Ok(granted) => granted,
             Err(why) => return refused(run, why),
         };
-        if target == "auto" {
-            run.record.paused = None;
-        } else if run.record.paused.is_some() {
-            return refused(run, "the policy is paused: resume it first".to_owned());
+        match pausing {
+            Pausing::Keep if run.record.paused.is_some() => {
+                return refused(run, "the policy is paused: resume it first".to_owned());
+            }
+            Pausing::Keep | Pausing::Pause | Pausing::Lift => run.commanded = true,
         }
         let before = run.record.machine.replace(state);
         let stepped = run.step();
@@ -113,11 +122,13 @@ pub fn switch<M: Machine>(
             return Ok(report.because("refused", why).ended(Ending::Failed, Exit::Failed));
         }
         match report.outcome {
-            Ending::Applied | Ending::Steady => {
-                if pauses {
-                    run.record.paused = Some(run.started.clone());
+            Ending::Applied | Ending::Steady => match pausing {
+                Pausing::Pause => {
+                    run.record.paused.get_or_insert_with(|| run.started.clone());
                 }
-            }
+                Pausing::Lift => run.record.paused = None,
+                Pausing::Keep => {}
+            },
             Ending::RolledBack | Ending::Recovered => {}
             Ending::Failed | Ending::Busy | Ending::NotDue => run.record.machine = before,
         }
@@ -127,8 +138,8 @@ pub fn switch<M: Machine>(
 
 /// Gives the clients back to main, removes all that was made, keeps the state, and pauses.
 #[must_use]
-pub fn down<M: Machine>(order: &Order<'_, M>, rights: Option<String>) -> Report {
-    holding_the_lock(order, rights, |run| {
+pub fn down<M: Machine>(order: &Order<'_, M>) -> Report {
+    holding_the_lock(order, rights(order), |run| {
         if run.held.journal().is_some() {
             return run.recover();
         }
@@ -141,7 +152,7 @@ pub fn down<M: Machine>(order: &Order<'_, M>, rights: Option<String>) -> Report 
         run.retiring = true;
         let undone = run.record.machine.clone().unwrap_or_else(|| future.state.clone());
         let decision = Decision {
-            from: run.record.machine.as_ref().map(|state| M::stands(state).0.to_owned()),
+            from: run.record.machine.as_ref().map(|state| M::stands(state).0.into_owned()),
             wished: future,
             standing: None,
             checks: Vec::new(),

@@ -97,7 +97,7 @@ impl fmt::Display for Preview {
 /// What the state file says, without the lock.
 fn record<M: Machine>(order: &Order<'_, M>) -> anyhow::Result<(Folder, Record<M::State>)> {
     let folder = Folder::new(order.state_dir, order.name.clone());
-    match read_only::<Record<M::State>>(&folder, order.kind) {
+    match read_only::<Record<M::State>>(&folder, M::KIND.as_str()) {
         ReadOnly::Newer { found, known } => anyhow::bail!(
             "state of {} has format version {found}, newer than {known}: use the newer egressctl",
             order.name
@@ -123,16 +123,17 @@ pub fn preview<M: Machine>(order: &Order<'_, M>) -> anyhow::Result<Preview> {
         name: order.name,
         policy: order.policy,
         state: record.machine.as_ref(),
+        paused: false,
         owned: &record.owned,
     };
     let hands = Hands::new(folder.path().to_owned());
     let eyes = Eyes { folder: folder.path(), hands: &hands, may_change: false };
     let mut seen = Observation::new(clock::now()?);
-    let budget = M::rhythm(order.policy).budget;
+    let budget = M::rhythm(order.policy, record.machine.as_ref()).budget;
     let mut preview = Preview {
         policy: order.name.clone(),
-        from: record.machine.as_ref().map(|state| M::stands(state).0.to_owned()),
-        to: record.machine.as_ref().map(|state| M::stands(state).0.to_owned()),
+        from: record.machine.as_ref().map(|state| M::stands(state).0.into_owned()),
+        to: record.machine.as_ref().map(|state| M::stands(state).0.into_owned()),
         reasons: Vec::new(),
         steps: Vec::new(),
         checks: Vec::new(),
@@ -165,6 +166,10 @@ pub fn preview<M: Machine>(order: &Order<'_, M>) -> anyhow::Result<Preview> {
     preview.reasons.extend(assumed(&seen));
     let steps = diff(&actual, &desired, &M::means(order.policy));
     preview.steps = Change::all(&steps);
+    preview.steps.extend(decision.wished.settings.iter().map(|(setting, edit)| Change {
+        forward: vec![setting.command(&edit.to)],
+        undo: vec![setting.command(&edit.expected)],
+    }));
     preview.checks = decision.checks.iter().map(Check::describe).collect();
     Ok(preview)
 }
@@ -187,16 +192,21 @@ pub fn preview_down<M: Machine>(order: &Order<'_, M>) -> anyhow::Result<Preview>
         name: order.name,
         policy: order.policy,
         state: record.machine.as_ref(),
+        paused: false,
         owned: &record.owned,
     };
-    let mut scope = M::scope(&subject, 0);
-    scope.sysctls.extend(record.owned.sysctls.keys().cloned());
-    scope.bound.clear();
-    let actual = crate::host::look::kernel(&scope)?.world;
+    let actual = if M::realm(order.policy).is_some() {
+        let mut scope = M::scope(&subject, 0);
+        scope.sysctls.extend(record.owned.sysctls.keys().cloned());
+        scope.bound.clear();
+        crate::host::look::kernel(&scope)?.world
+    } else {
+        World::default()
+    };
     let wished = M::retire(&subject, &clock::now()?).map(|future| future.world).unwrap_or_default();
     let desired = complete(&record, wished);
     let steps = diff(&actual, &desired, &M::means(order.policy));
-    let stands = record.machine.as_ref().map(|state| M::stands(state).0.to_owned());
+    let stands = record.machine.as_ref().map(|state| M::stands(state).0.into_owned());
     Ok(Preview {
         policy: order.name.clone(),
         from: stands.clone(),

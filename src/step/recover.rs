@@ -15,9 +15,12 @@ impl<M: Machine> Run<'_, M> {
         };
         let mut report = self.blank();
         self.record = journal.undone.clone();
-        let stands = self.record.machine.as_ref().map(|state| M::stands(state).0.to_owned());
+        let stands = self.record.machine.as_ref().map(|state| M::stands(state).0.into_owned());
         report.to = stands;
-        match self.restore(&journal.backup, &journal.makes) {
+        let restored = self
+            .restore(&journal.backup, &journal.makes)
+            .and_then(|()| super::settings::put_back(&journal.settings));
+        match restored {
             Ok(()) => {
                 self.held.commit(&self.record, &crate::host::clock::now()?)?;
                 Ok(report
@@ -36,7 +39,7 @@ impl<M: Machine> Run<'_, M> {
     /// Makes the state anew from what the kernel shows, when the file is gone and the kernel is not.
     /// Where nothing was ever made, nothing is found, and the first run begins.
     pub(super) fn rebuild(&mut self) -> anyhow::Result<()> {
-        if self.record.machine.is_some() {
+        if self.record.machine.is_some() || M::realm(self.order.policy).is_none() {
             return Ok(());
         }
         let why = match self.held.loaded() {

@@ -3,46 +3,30 @@
 //! **Invariant:** this is the only place that commits or undoes; whatever way a change goes, the
 //! world is read back before the state is written.
 
+use super::attempt::Trouble;
 use super::preview::complete;
-use super::{Run, loaded_nft, owned_after};
-use crate::host::apply::SpoiltConfig;
+use super::undo::{Before, stuck};
+use super::{Run, loaded_nft, owned_after, settings};
 use crate::host::cut::{CutResult, cut};
-use crate::host::observe::{Eyes, observe};
-use crate::host::{apply, clock, files};
+use crate::host::observe::observe;
+use crate::host::{clock, files};
 use crate::kernel::diff::diff;
 use crate::kernel::{World, nft};
-use crate::machine::{Cut, Decision, Future, Machine};
+use crate::machine::{Carried, Cut, Decision, Future, Machine, Proof, Settled};
 use crate::names::Interface;
-use crate::observation::{Observation, Pages, Question, Reading};
+use crate::observation::Observation;
 use crate::outcome::{Ending, Exit, Report};
-use crate::plan::{Action, Check, Phase, Step, lint};
+use crate::plan::{Step, lint};
 use crate::record::{Journal, Record};
+use crate::setting::{Edit, Setting, Written};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-/// How often an undo is looked at and carried on.
-const RESTORE_ROUNDS: u32 = 3;
-/// A daemon that a dead run had started makes its device within some 10 ms, on a busy machine 100.
-const RESTORE_PAUSE: Duration = Duration::from_millis(200);
-
-/// Why a change was not made.
-enum Trouble {
-    /// A command failed, or the world was not as wished afterwards.
-    Change(String),
-    /// Slots do not carry requests.
-    Answer(BTreeMap<Interface, String>),
-}
-
-impl Trouble {
-    /// A spoilt file is its endpoint's fault, any other failure the machine's.
-    fn of(error: &anyhow::Error) -> Self {
-        match error.downcast_ref::<SpoiltConfig>() {
-            Some(spoilt) => {
-                Self::Answer(BTreeMap::from([(spoilt.interface.clone(), spoilt.why.clone())]))
-            }
-            None => Self::Change(format!("{error:#}")),
-        }
-    }
+/// What became of a decision that was carried out.
+struct Done<'a, S> {
+    decision: &'a Decision<S>,
+    world: &'a World,
+    written: &'a BTreeMap<Setting, Written>,
+    changes: usize,
 }
 
 impl<M: Machine> Run<'_, M> {
@@ -51,7 +35,6 @@ impl<M: Machine> Run<'_, M> {
         seen: &Observation,
         decision: &Decision<M::State>,
     ) -> anyhow::Result<Report> {
-        let means = M::means(self.order.policy);
         let mut report = self.blank();
         report.from.clone_from(&decision.from);
         report.to = Some(decision.wished.to.clone());
@@ -59,11 +42,8 @@ impl<M: Machine> Run<'_, M> {
         let desired = complete(&self.record, decision.wished.world.clone());
         let makes: BTreeSet<Interface> = desired.tunnels.keys().cloned().collect();
         let backup = self.backup(seen, &desired, &makes)?;
-        let steps = diff(&backup, &desired, &means);
-        if let Some(note) = lint(&steps).first() {
-            anyhow::bail!("the plan contradicts itself, nothing was touched: {note}");
-        }
-        if steps.is_empty() && decision.checks.is_empty() {
+        let steps = self.steps(&backup, &desired)?;
+        if steps.is_empty() && decision.checks.is_empty() && decision.wished.settings.is_empty() {
             // The end of the run writes the state; once is enough when nothing was in flight.
             self.barrier(decision.wished.barrier.as_deref())?;
             self.adopt(&decision.wished, &desired, &backup, &backup);
@@ -71,7 +51,7 @@ impl<M: Machine> Run<'_, M> {
         }
         if let Some(standing) = &decision.standing {
             let standing = complete(&self.record, standing.clone());
-            let drift = diff(&backup, &standing, &means);
+            let drift = diff(&backup, &standing, &M::means(self.order.policy));
             if let Some(first) = drift.first() {
                 report = report.because(
                     "drift",
@@ -83,39 +63,181 @@ impl<M: Machine> Run<'_, M> {
                 );
             }
         }
+        let before = Before { backup, makes, flights: Vec::new() };
+        self.carry_out(seen, decision, steps, before, report)
+    }
+
+    /// Carries out a decision and those that follow from what is seen of it, in one transaction.
+    fn carry_out(
+        &mut self,
+        seen: &Observation,
+        first: &Decision<M::State>,
+        mut steps: Vec<Step>,
+        mut before: Before,
+        mut report: Report,
+    ) -> anyhow::Result<Report> {
+        let mut decision = first.clone();
+        let mut changes = 0;
+        for tries in 0.. {
+            let desired = complete(&self.record, decision.wished.world.clone());
+            before.makes.extend(desired.tunnels.keys().cloned());
+            settings::in_flight(&mut before.flights, &decision.wished.settings);
+            self.begin(&before, &report, &steps, &decision)?;
+            let actual = match self.attempt(&steps, &decision.checks, &desired, &before.makes) {
+                Ok(actual) => actual,
+                Err(Trouble::Change(why)) => {
+                    return self.undo(&before, self.with(first.undone.clone()), report, &why);
+                }
+                Err(Trouble::Answer(failed)) => {
+                    if self.uplink_answers(decision.reference.as_ref())? {
+                        return self.refused(&decision, &failed, &before, report);
+                    }
+                    let why = "the WAN went down while the change was being proven";
+                    return self.undo(&before, self.with(first.held.clone()), report, why);
+                }
+            };
+            let written = settings::write_all(&decision.wished.settings);
+            changes += steps.len() + written.values().filter(|w| **w == Written::Done).count();
+            match self.proof(&decision, seen, &written, tries)? {
+                Proof::Ask(_) => anyhow::bail!("the machine asks without end"),
+                Proof::Next(next) => {
+                    let desired = complete(&self.record, next.wished.world.clone());
+                    steps = self.steps(&actual, &desired)?;
+                    report.reasons.retain(|said| !decision.wished.reasons.contains(said));
+                    report.reasons.extend(next.wished.reasons.iter().cloned());
+                    report.to = Some(next.wished.to.clone());
+                    decision = *next;
+                }
+                Proof::Settle(future, settled) => {
+                    let done =
+                        Done { decision: &decision, world: &actual, written: &written, changes };
+                    return self.settle(&future, settled, &done, before, report);
+                }
+                Proof::Unknown(why) => return Ok(stuck(report, &why)),
+            }
+        }
+        anyhow::bail!("the machine tries without end")
+    }
+
+    /// Writes the journal of what is about to be done.
+    fn begin(
+        &mut self,
+        before: &Before,
+        report: &Report,
+        steps: &[Step],
+        decision: &Decision<M::State>,
+    ) -> anyhow::Result<()> {
+        let writes = decision.wished.settings.iter();
+        let writes = writes.map(|(setting, edit)| setting.command(&edit.to));
         self.held.begin(&Journal {
             at: clock::now()?,
             purpose: report.to_string(),
-            backup: backup.clone(),
-            makes: makes.clone(),
-            commands: steps.iter().map(|step| step.action.command()).collect(),
+            backup: before.backup.clone(),
+            makes: before.makes.clone(),
+            settings: before.flights.clone(),
+            commands: steps.iter().map(|step| step.action.command()).chain(writes).collect(),
             undone: self.with(decision.undone.clone()),
-        })?;
-        match self.attempt(&steps, &decision.checks, &desired, &makes) {
-            Ok(actual) => {
-                report.changes = steps.len();
-                let notes = cut_all(&decision.wished.cuts);
-                self.commit(&decision.wished, &desired, &actual, &backup)?;
-                // A packet that was under way meanwhile may have made an entry anew.
-                drop(cut_all(&decision.wished.cuts));
-                for note in notes {
-                    report = report.because("cut", note);
+        })
+    }
+
+    /// Asks the machine what follows, and the world what the machine asks.
+    fn proof(
+        &self,
+        decision: &Decision<M::State>,
+        before: &Observation,
+        written: &BTreeMap<Setting, Written>,
+        tries: u32,
+    ) -> anyhow::Result<Proof<M::State>> {
+        let mut seen = Observation::new(clock::now()?);
+        let budget = self.rhythm().budget;
+        loop {
+            let now = clock::now()?;
+            // A quarter of the budget is left for taking it all back.
+            let may_ask = now.since(&self.started) < budget.saturating_mul(3) / 4;
+            let carried = Carried { before, seen: &seen, written, tries, may_ask };
+            match M::prove(&self.subject(), decision, &carried, &now) {
+                Proof::Ask(questions) if may_ask => {
+                    seen.readings.extend(observe(questions, &self.eyes())?);
                 }
-                Ok(report.ended(Ending::Applied, Exit::Fine))
-            }
-            Err(Trouble::Change(why)) => {
-                let undone = self.with(decision.undone.clone());
-                self.undo(&backup, &makes, undone, report, &why)
-            }
-            Err(Trouble::Answer(failed)) => {
-                if self.uplink_answers(decision.reference.as_ref())? {
-                    self.refused(decision, &failed, &backup, &makes, report)
-                } else {
-                    let held = self.with(decision.held.clone());
-                    let why = "the WAN went down while the change was being proven";
-                    self.undo(&backup, &makes, held, report, why)
+                proof
+                @ (Proof::Ask(_) | Proof::Next(_) | Proof::Unknown(_) | Proof::Settle(..)) => {
+                    return Ok(proof);
                 }
             }
+        }
+    }
+
+    /// Makes a future true, where it is not yet, and remembers it.
+    fn settle(
+        &mut self,
+        future: &Future<M::State>,
+        settled: Settled,
+        done: &Done<'_, M::State>,
+        mut before: Before,
+        mut report: Report,
+    ) -> anyhow::Result<Report> {
+        report.to = Some(future.to.clone());
+        if future.reasons != done.decision.wished.reasons {
+            report.reasons.retain(|said| !done.decision.wished.reasons.contains(said));
+            report.reasons.extend(future.reasons.iter().cloned());
+        }
+        report.changes = done.changes;
+        let desired = complete(&self.record, future.world.clone());
+        let mut actual = done.world.clone();
+        if future.world != done.decision.wished.world {
+            let steps = self.steps(&actual, &desired)?;
+            actual = match self.attempt(&steps, &[], &desired, &before.makes) {
+                Ok(actual) => actual,
+                Err(Trouble::Change(why)) => {
+                    let undone = self.with(done.decision.undone.clone());
+                    return self.undo(&before, undone, report, &why);
+                }
+                Err(Trouble::Answer(failed)) => {
+                    let undone = self.with(done.decision.undone.clone());
+                    let why = failed.into_values().next().unwrap_or_default();
+                    return self.undo(&before, undone, report, &why);
+                }
+            };
+        }
+        let stands = |setting: &Setting, edit: &Edit| {
+            done.written.get(setting) == Some(&Written::Done)
+                && done.decision.wished.settings.get(setting).is_some_and(|was| was.to == edit.to)
+        };
+        let mut left = future.settings.clone();
+        left.retain(|setting, edit| !stands(setting, edit));
+        if !left.is_empty() {
+            settings::in_flight(&mut before.flights, &left);
+            self.begin(&before, &report, &[], done.decision)?;
+            for (setting, written) in settings::write_all(&left) {
+                match written {
+                    Written::Done | Written::Overtaken { .. } => {}
+                    Written::Refused { why, .. } | Written::Unreadable { why } => {
+                        return Ok(stuck(report, &format!("{setting}: {why}")));
+                    }
+                }
+            }
+        }
+        let notes = cut_all(&future.cuts);
+        self.commit(future, &desired, &actual, &before.backup)?;
+        // A packet that was under way meanwhile may have made an entry anew.
+        drop(cut_all(&future.cuts));
+        for note in notes {
+            report = report.because("cut", note);
+        }
+        Ok(match settled {
+            Settled::Applied => report.ended(Ending::Applied, Exit::Fine),
+            Settled::RolledBack => report.ended(Ending::RolledBack, Exit::RolledBack),
+        })
+    }
+
+    /// The way from one world to another.
+    fn steps(&self, actual: &World, desired: &World) -> anyhow::Result<Vec<Step>> {
+        let steps = diff(actual, desired, &M::means(self.order.policy));
+        match lint(&steps).first() {
+            Some(note) => {
+                anyhow::bail!("the plan contradicts itself, nothing was touched: {note}")
+            }
+            None => Ok(steps),
         }
     }
 
@@ -142,211 +264,49 @@ impl<M: Machine> Run<'_, M> {
         Record { machine: Some(state), ..self.record.clone() }
     }
 
-    /// Carries a plan out and proves it. Gives the world as it then is.
-    fn attempt(
-        &self,
-        steps: &[Step],
-        checks: &[Check],
-        desired: &World,
-        makes: &BTreeSet<Interface>,
-    ) -> Result<World, Trouble> {
-        let phase = |wanted: Phase| {
-            steps.iter().filter(move |step| step.phase == wanted).try_for_each(|step| {
-                apply::apply(&step.action, &self.hands).map_err(|error| Trouble::of(&error))
-            })
-        };
-        phase(Phase::Build)?;
-        self.prove(checks)?;
-        phase(Phase::Place)?;
-        phase(Phase::Clear)?;
-        let change = |error: anyhow::Error| Trouble::Change(format!("{error:#}"));
-        let actual = self.look(desired, makes).map_err(change)?;
-        let mut wished = desired.clone();
-        if let (Some(wished), Some(actual)) = (&mut wished.nft, &actual.nft) {
-            let loaded = steps.iter().any(|step| matches!(step.action, Action::LoadNft { .. }));
-            // What the kernel shows for a text is known only once it was loaded.
-            if loaded {
-                wished.listing.clone_from(&actual.listing);
-                if nft::placement_in(&actual.text) != nft::placement_in(&wished.text) {
-                    return Err(Trouble::Change(
-                        "the placement of clients did not read back as it was written".to_owned(),
-                    ));
-                }
-            }
-        }
-        self.no_difference(&actual, &wished).map_err(Trouble::Change)?;
-        for check in checks {
-            if let Check::Route { query, device, .. } = check {
-                let way = apply::route_get(query).map_err(change)?;
-                let named = way.and_then(|way| way.dev);
-                if named.as_deref() != Some(device.as_str()) {
-                    return Err(Trouble::Change(format!(
-                        "{}, but the kernel says {}",
-                        check.describe(),
-                        named.unwrap_or_else(|| "unreachable".to_owned())
-                    )));
-                }
-            }
-        }
-        Ok(actual)
-    }
-
-    /// Asks through every newly loaded slot, side by side.
-    fn prove(&self, checks: &[Check]) -> Result<(), Trouble> {
-        let mut open: Vec<(&Interface, &Pages, u32)> = checks
-            .iter()
-            .filter_map(|check| match check {
-                Check::Answer { interface, ask, attempts } => Some((interface, ask, *attempts)),
-                Check::Route { .. } => None,
-            })
-            .collect();
-        let mut failed = BTreeMap::new();
-        let mut attempt = 0;
-        while !open.is_empty() {
-            attempt += 1;
-            let questions = open
-                .iter()
-                .map(|(_, ask, _)| Question::Pages(Pages { turn: attempt, ..(*ask).clone() }))
-                .collect();
-            let eyes = Eyes { folder: self.folder.path(), hands: &self.hands, may_change: true };
-            let readings =
-                observe(questions, &eyes).map_err(|error| Trouble::Change(format!("{error:#}")))?;
-            let mut again = Vec::new();
-            for (interface, ask, attempts) in open {
-                let passed = readings.iter().any(|(question, reading)| match (question, reading) {
-                    (Question::Pages(pages), Reading::Pages(seen)) => {
-                        pages.asker == ask.asker && seen.passes(pages)
-                    }
-                    _ => false,
-                });
-                if passed {
-                    continue;
-                }
-                if attempt < attempts {
-                    again.push((interface, ask, attempts));
-                } else {
-                    failed.insert(interface.clone(), "no request was answered".to_owned());
-                }
-            }
-            open = again;
-        }
-        if failed.is_empty() { Ok(()) } else { Err(Trouble::Answer(failed)) }
-    }
-
-    /// Tells a dead tunnel from a dead uplink.
-    fn uplink_answers(&self, reference: Option<&Question>) -> anyhow::Result<bool> {
-        let Some(reference) = reference else { return Ok(true) };
-        let eyes = Eyes { folder: self.folder.path(), hands: &self.hands, may_change: true };
-        let readings = observe(vec![reference.clone()], &eyes)?;
-        Ok(readings.iter().any(|(question, reading)| match (question, reading) {
-            (Question::Pages(pages), Reading::Pages(seen)) => seen.passes(pages),
-            _ => false,
-        }))
-    }
-
     /// What was loaded does not carry requests: the future for that case is made true instead.
     fn refused(
         &mut self,
         decision: &Decision<M::State>,
         failed: &BTreeMap<Interface, String>,
-        backup: &World,
-        makes: &BTreeSet<Interface>,
+        before: &Before,
         mut report: Report,
     ) -> anyhow::Result<Report> {
-        let future = M::refuse(&self.subject(), decision, failed, &clock::now()?);
+        let undone = self.with(decision.undone.clone());
+        let refused = M::refuse(&self.subject(), decision, failed, &clock::now()?);
+        let Some(future) = refused else {
+            let why = failed.values().next().cloned().unwrap_or_default();
+            return self.undo(before, undone, report, &why);
+        };
         report.to = Some(future.to.clone());
         report.reasons.clone_from(&future.reasons);
         let desired = complete(&self.record, future.world.clone());
-        let steps = match self.look(&desired, makes) {
+        let steps = match self.look(&desired, &before.makes) {
             Ok(now) => diff(&now, &desired, &M::means(self.order.policy)),
-            Err(error) => {
-                let undone = self.with(decision.undone.clone());
-                return self.undo(backup, makes, undone, report, &format!("{error:#}"));
-            }
+            Err(error) => return self.undo(before, undone, report, &format!("{error:#}")),
         };
-        match self.attempt(&steps, &[], &desired, makes) {
+        match self.attempt(&steps, &[], &desired, &before.makes) {
             Ok(actual) => {
                 report.changes = steps.len();
                 let notes = cut_all(&future.cuts);
-                self.commit(&future, &desired, &actual, backup)?;
+                self.commit(&future, &desired, &actual, &before.backup)?;
                 drop(cut_all(&future.cuts));
                 for note in notes {
                     report = report.because("cut", note);
                 }
                 Ok(report.ended(Ending::RolledBack, Exit::RolledBack))
             }
-            Err(Trouble::Change(why)) => {
-                let undone = self.with(decision.undone.clone());
-                self.undo(backup, makes, undone, report, &why)
-            }
+            Err(Trouble::Change(why)) => self.undo(before, undone, report, &why),
             // A second spoilt file: the next step comes to it.
             Err(Trouble::Answer(failed)) => {
-                let undone = self.with(decision.undone.clone());
                 let why = failed.into_values().next().unwrap_or_default();
-                self.undo(backup, makes, undone, report, &why)
+                self.undo(before, undone, report, &why)
             }
         }
-    }
-
-    /// Puts the world back and says so. When that fails the journal stays for the next run.
-    pub(super) fn undo(
-        &mut self,
-        backup: &World,
-        makes: &BTreeSet<Interface>,
-        record: Record<M::State>,
-        report: Report,
-        why: &str,
-    ) -> anyhow::Result<Report> {
-        let mut report =
-            report.because("undone", format!("the change failed and was undone: {why}"));
-        match self.restore(backup, makes) {
-            Ok(()) => {
-                self.record = record;
-                self.held.commit(&self.record, &clock::now()?)?;
-                report.to = self.record.machine.as_ref().map(|state| M::stands(state).0.to_owned());
-                Ok(report.ended(Ending::RolledBack, Exit::RolledBack))
-            }
-            Err(failure) => Ok(report
-                .because("stuck", format!("undoing failed, the next run tries again: {failure}"))
-                .ended(Ending::Failed, Exit::Stuck)),
-        }
-    }
-
-    /// Makes the world what it was: the difference between now and then.
-    ///
-    /// It goes on past a failing command, so that as much as can be is put back, and looks whether it
-    /// is. A child of a run that died may still be making what was just removed, so a look that finds
-    /// a difference is not the last one.
-    pub(super) fn restore(
-        &self,
-        backup: &World,
-        makes: &BTreeSet<Interface>,
-    ) -> Result<(), String> {
-        let say = |error: anyhow::Error| format!("{error:#}");
-        let means = M::means(self.order.policy);
-        let mut failures = Vec::new();
-        for round in 0..RESTORE_ROUNDS {
-            let now = self.look(backup, makes).map_err(say)?;
-            let steps = diff(&now, backup, &means);
-            if steps.is_empty() {
-                return Ok(());
-            }
-            if round > 0 {
-                clock::pause(RESTORE_PAUSE);
-            }
-            for step in &steps {
-                if let Err(error) = apply::apply(&step.action, &self.hands) {
-                    failures.push(say(error));
-                }
-            }
-        }
-        let after = self.look(backup, makes).map_err(say)?;
-        self.no_difference(&after, backup)
-            .map_err(|difference| failures.first().cloned().unwrap_or(difference))
     }
 
     /// Writes down the future that came true.
-    pub(super) fn commit(
+    fn commit(
         &mut self,
         future: &Future<M::State>,
         desired: &World,
@@ -383,8 +343,8 @@ impl<M: Machine> Run<'_, M> {
             nft: loaded_nft(desired, actual),
             owned,
             // In the same write, or a run that dies here would be followed by one that builds again.
-            paused: if self.retiring {
-                Some(self.started.clone())
+            paused: if self.retiring || future.pauses {
+                self.record.paused.clone().or_else(|| Some(self.started.clone()))
             } else {
                 self.record.paused.clone()
             },

@@ -54,6 +54,7 @@ impl Lab {
             Question::Names(names) => Reading::Names(
                 names.iter().map(|name| (name.clone(), Err("no names here".to_owned()))).collect(),
             ),
+            Question::Wait { .. } => Reading::Waited,
             Question::Pages(pages) => Reading::Pages(self.pages(pages)),
             Question::List(list) => Reading::List(self.list(list)),
             Question::Trial(trial) => {

@@ -242,6 +242,7 @@ impl Lab {
             name: &self.name,
             policy: &self.policy,
             state: self.state.as_ref(),
+            paused: false,
             owned: &self.owned,
         }
     }
@@ -252,12 +253,9 @@ impl Lab {
             .seen
             .readings
             .keys()
-            .filter_map(|question| match question {
-                Question::Trial(trial) => Some(trial.name.clone()),
-                Question::Kernel(_)
-                | Question::Names(_)
-                | Question::Pages(_)
-                | Question::List(_) => None,
+            .filter_map(|question| {
+                let Question::Trial(trial) = question else { return None };
+                Some(trial.name.clone())
             })
             .collect()
     }

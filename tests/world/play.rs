@@ -86,7 +86,8 @@ impl Lab {
                 match self.uplink {
                     Uplink::Up | Uplink::ReferencesDown => {
                         let (subject, now) = (self.subject(), self.now.clone());
-                        let future = Pool::refuse(&subject, &decision, &failed, &now);
+                        let future = Pool::refuse(&subject, &decision, &failed, &now)
+                            .expect("a pool keeps what it learned");
                         let desired = self.complete(future.world.clone());
                         let means = Pool::means(&self.policy);
                         let candidates = self.candidates(&future.state);

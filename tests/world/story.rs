@@ -59,9 +59,10 @@ pub fn story(lab: &Lab, played: &Played) -> String {
             name: &lab.name,
             policy: &lab.policy,
             state: played.before.as_ref(),
+            paused: false,
             owned: &owned,
         };
-        let refused = Pool::refuse(&subject, decision, &failed, &lab.now);
+        let refused = Pool::refuse(&subject, decision, &failed, &lab.now).unwrap();
         for reason in &refused.reasons {
             let _ = writeln!(out, "refused   {}: {}", reason.code, reason.text);
         }

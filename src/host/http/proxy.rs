@@ -5,31 +5,14 @@
 
 use super::failure::AskFailure;
 use super::wire::left;
+use crate::proxy::Speaks;
 use socket2::Socket;
 use std::io::{self, Read as _, Write as _};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Instant;
 
 /// The longest head of an answer to `CONNECT` that is read; usual ones have 40 bytes.
 const MAX_HEAD: usize = 4 * 1024;
-
-/// A proxy on this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Proxy {
-    /// What it speaks.
-    pub speaks: Speaks,
-    /// Where it listens.
-    pub at: SocketAddr,
-}
-
-/// What a proxy speaks; a "mixed" port of a Clash core speaks both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaks {
-    /// HTTP `CONNECT` (RFC 9110, 9.3.6).
-    Http,
-    /// SOCKS 5 without authentication (RFC 1928).
-    Socks5,
-}
 
 /// Asks the proxy at the other end of `socket` for a connection to `host` and `port`.
 pub(super) fn open_through(

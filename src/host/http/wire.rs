@@ -4,8 +4,9 @@
 //! that sends a byte now and then gains no time.
 
 use super::failure::{AskFailure, unconnected};
-use super::proxy::{Proxy, open_through};
+use super::proxy::open_through;
 use crate::names::Mark;
+use crate::proxy::Proxy;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;

@@ -2,15 +2,11 @@
 //!
 //! **Invariant:** whatever form an entry has, its values pass the same parser; a reason holds no key.
 
-use crate::host::files;
+use crate::host::secret::secret;
 use crate::policy::provider::{Identity, Place};
 use crate::wireguard::{KeyFault, PresharedKey, Problem, SecretKey, TunnelConfig, parse_bytes};
-use anyhow::{Context as _, bail};
 use std::fmt::{self, Write as _};
 use std::path::Path;
-
-/// A key's file has 45 bytes, a token's some hundred.
-const MAX_SECRET: usize = 16 * 1024;
 
 /// The seconds between keepalives where a list says nothing: what keeps a mapping of a usual NAT.
 const KEEPALIVE: u16 = 25;
@@ -87,17 +83,6 @@ impl fmt::Display for OwnEnd {
         let preshared = self.preshared_key.as_ref().map(PresharedKey::fingerprint);
         write!(f, "{} {preshared:?} {:?}", self.private_key.public(), self.addresses)
     }
-}
-
-/// The only line of a file that holds a secret.
-pub(super) fn secret(path: &Path) -> anyhow::Result<String> {
-    let bytes = files::read_bounded(path, MAX_SECRET)
-        .with_context(|| format!("reading the secret in {}", path.display()))?;
-    let text = String::from_utf8(bytes).unwrap_or_default().trim().to_owned();
-    if text.is_empty() || text.chars().any(|c| !c.is_ascii_graphic()) {
-        bail!("{} does not hold one secret on one line: write it there anew", path.display());
-    }
-    Ok(text)
 }
 
 fn good<T>(key: Result<T, KeyFault>, path: &Path) -> anyhow::Result<T> {

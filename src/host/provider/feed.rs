@@ -2,9 +2,10 @@
 //!
 //! **Invariant:** the token goes to the host that the policy names and to no other.
 
-use super::entry::{OwnEnd, secret};
+use super::entry::OwnEnd;
 use super::fetch::Fetch;
 use super::{NoList, Offers, archive, shape};
+use crate::host::secret::secret;
 use crate::observation::ListQuestion;
 use crate::policy::provider::Http;
 

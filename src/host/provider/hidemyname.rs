@@ -5,12 +5,13 @@
 //! **Invariant:** a configuration that is at hand and whose server did not change is not asked for
 //! again; requests are paced; an answer counts by what it holds, whatever its status says.
 
-use super::entry::{Offer, secret, wg_quick_text};
+use super::entry::{Offer, wg_quick_text};
 use super::fetch::{Fetch, unread};
 use super::shape::{self, Keyed, Loose, Raws, text};
 use super::{NoList, Offers, Trouble};
 use crate::host::apply::MAX_CONFIG;
 use crate::host::http::{Parcel, Verb};
+use crate::host::secret::secret;
 use crate::host::{clock, files};
 use crate::kernel::read::sha256;
 use crate::observation::ListQuestion;

@@ -1,0 +1,51 @@
+//! The one match over kinds: from a policy to the machine that runs it.
+//!
+//! **Invariant:** a command is written once, for any machine.
+
+use crate::host::policies::Found;
+use crate::machine::Machine;
+use crate::policy::Policy;
+use crate::pool::Pool;
+use crate::step::Order;
+use std::path::Path;
+
+/// What is done with a policy of any kind.
+pub(super) trait Work {
+    /// What comes of it.
+    type Done;
+
+    /// Does it.
+    fn with<M: Machine>(self, order: &Order<'_, M>) -> Self::Done;
+}
+
+/// How a policy is taken up.
+#[derive(Clone, Copy)]
+pub(super) struct Manner {
+    /// Whether its file may have moved since the last run.
+    pub(super) adopt: bool,
+    /// Whether it is stepped although it is not due.
+    pub(super) now: bool,
+}
+
+/// Does `work` with the machine of a policy's kind.
+pub(super) fn with<W: Work>(found: &Found, state_dir: &Path, manner: Manner, work: W) -> W::Done {
+    match &found.policy {
+        Policy::Pool(policy) => work.with(&order::<Pool>(found, policy, state_dir, manner)),
+    }
+}
+
+fn order<'a, M: Machine>(
+    found: &'a Found,
+    policy: &'a M::Policy,
+    state_dir: &'a Path,
+    manner: Manner,
+) -> Order<'a, M> {
+    Order {
+        name: &found.name,
+        path: &found.path,
+        policy,
+        state_dir,
+        adopt: manner.adopt,
+        now: manner.now,
+    }
+}

@@ -1,0 +1,133 @@
+//! Values that other programs keep and that a person can change there too: the selected member of a
+//! proxy core's group.
+//!
+//! Such a value is a choice, not a possession. It is written once, when a transition wants it, and
+//! read back; a difference later is somebody's wish and is read, never healed.
+//!
+//! **Invariant:** a write names what it expects to stand there, so that a choice which nobody has
+//! looked at yet is never overwritten; a key names files of secrets and never a secret.
+
+use crate::outcome::harmless;
+use crate::url::Target;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Which value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Setting {
+    /// The member that a group of a proxy core has selected.
+    Selected {
+        /// The core.
+        core: Core,
+        /// The group, as the core names it.
+        group: String,
+    },
+}
+
+/// What it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Value {
+    /// A member of a group.
+    Member(String),
+}
+
+/// A proxy core with a Clash API, and how it is reached.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Core {
+    /// Where it listens.
+    pub control: Control,
+    /// The file with its secret, if it has one.
+    pub secret_file: Option<PathBuf>,
+}
+
+/// Where a core listens for control.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Control {
+    /// HTTP on loopback.
+    Http(Target),
+    /// HTTP on a unix socket.
+    Unix(PathBuf),
+}
+
+/// A write.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Edit {
+    /// What stands there as far as the machine knows. Anything else is a person's.
+    pub expected: Value,
+    /// What shall stand there.
+    pub to: Value,
+}
+
+/// What became of a write, as read back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// It reads back as written.
+    Done,
+    /// It reads back as before.
+    Refused {
+        /// Why.
+        why: String,
+        /// When to try again at the earliest, if that was said, in seconds.
+        retry_after_sec: Option<u64>,
+    },
+    /// A third value stands there: nothing was put back.
+    Overtaken {
+        /// The value.
+        found: Value,
+    },
+    /// It cannot be read, so nobody knows.
+    Unreadable {
+        /// Why.
+        why: String,
+    },
+}
+
+/// A write in flight, as the journal keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flight {
+    /// Which value.
+    pub setting: Setting,
+    /// What stood there.
+    pub was: Value,
+    /// What this run may have written: only that is put back.
+    pub ours: BTreeSet<Value>,
+}
+
+impl Setting {
+    /// The write in words, for the plan and the journal.
+    #[must_use]
+    pub fn command(&self, to: &Value) -> String {
+        match (self, to) {
+            (Self::Selected { core, group }, Value::Member(member)) => {
+                format!("select {} in {} of {core}", harmless(member), harmless(group))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Selected { core, group } => write!(f, "group {} of {core}", harmless(group)),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Member(member) => f.write_str(&harmless(member)),
+        }
+    }
+}
+
+impl fmt::Display for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.control {
+            Control::Http(url) => f.write_str(url.as_str()),
+            Control::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
