@@ -178,11 +178,16 @@ impl Gateway {
         assert!(gone, "the gateway's daemons do not end");
         self.flush_nft();
         self.delete_rules();
-        let mut devices = self.devices();
-        devices.retain(|device| !matches!(device.as_str(), "lo" | "eth0" | "eth1"));
-        self.space.batch(
-            &devices.iter().fold(String::new(), |all, name| all + "link del " + name + "\n"),
-        );
+        let made = || {
+            let mut devices = self.devices();
+            devices.retain(|device| !matches!(device.as_str(), "lo" | "eth0" | "eth1"));
+            devices
+        };
+        for device in made() {
+            // A dead daemon's device goes by itself, a moment later.
+            drop(self.command("ip").args(["link", "del", &device]).output());
+        }
+        assert!(wait_until(Duration::from_secs(5), || made().is_empty()), "{:?} stay", made());
         for family in ["-4", "-6"] {
             let flush = |all: String, table: &String| all + "route flush table " + table + "\n";
             self.space.batch_of(family, &self.tables(family).iter().fold(String::new(), flush));
