@@ -14,6 +14,7 @@
 mod lab;
 
 use lab::client::Response;
+use lab::source::{By, Says};
 use lab::{Lab, capture, gateway, names, provider, space};
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -212,7 +213,20 @@ fn a_reboot_and_a_stranger_leave_the_bare_gateway() {
     assert_eq!(gw.daemons().len(), 1);
     gw.delete_rules();
     assert_eq!(lab.client(1).exit(), Some("203.0.113.2".to_owned()));
+    let clock = || {
+        let shown = space::run(
+            gw.command("cat").args(["/proc/sys/kernel/random/boot_id", "/proc/uptime"]),
+            "",
+        );
+        let (id, up) = shown.split_once('\n').unwrap();
+        (id.to_owned(), up.split('.').next().unwrap().parse::<u64>().unwrap())
+    };
+    let (first, _) = clock();
     gw.reboot();
+    let (second, up) = clock();
+    assert!(second != first && up < 60, "{first} {second} {up} s");
+    gw.reboot();
+    assert_ne!(clock().0, second);
     let after =
         (gw.ip("rule list"), gw.ip("route show table all"), gw.nft("list ruleset"), gw.devices());
     assert_eq!(after, before);
@@ -221,6 +235,53 @@ fn a_reboot_and_a_stranger_leave_the_bare_gateway() {
     assert_eq!(lab.client(1).exit(), Some("203.0.113.2".to_owned()));
     tunnel(&lab, 1);
     assert_eq!(lab.exits(), [Some(1)]);
+}
+
+#[test]
+fn the_list_of_the_provider_has_its_moods_and_is_reached_as_a_test_says() {
+    let lab = Lab::builder().clients(1).endpoints(2).start();
+    let at = (names::SOURCE, names::SOURCE_PORT).into();
+    let own = || lab.gw().get_by("eth0", at, "/list");
+    let status = |response: Option<Response>| response.map(|response| response.status);
+    assert!(own().unwrap().text().contains("\"name\":\"p2\""));
+    assert_eq!(lab.source.asked(), [By::Wan]);
+    lab.source.says(Says::Refuses(7));
+    assert_eq!(status(own()), Some(429));
+    for none in [Says::Breaks([1, 2].into()), Says::Hangs] {
+        lab.source.says(none);
+        assert_eq!(own(), None, "cut short");
+    }
+    lab.source.says(Says::Zips([1].into()));
+    assert!(own().unwrap().body.starts_with(b"PK"));
+    assert_eq!(lab.source.asked().len(), 4);
+
+    tunnel(&lab, 1);
+    let inner = || lab.gw().get_by("vpn1", at, "/list");
+    lab.wall();
+    assert_eq!(own(), None, "walled in: no answer by the WAN");
+    assert_eq!(status(inner()), Some(200));
+    assert_eq!(lab.source.asked(), [By::Endpoint(1)]);
+    lab.unwall();
+    lab.source.hears_only([1]);
+    assert_eq!((own(), status(inner())), (None, Some(200)));
+    lab.source.says(Says::Lists([1].into()));
+    assert_eq!(status(own()), Some(200), "all are heard again");
+    assert_eq!(lab.source.asked(), [By::Wan, By::Endpoint(1), By::Wan]);
+
+    // Something happens in the middle: before an answer of the list, and before one of a page.
+    let faults = lab.faults().clone();
+    lab.source.when_asked(move || faults.wan_silent());
+    assert_eq!(own(), None);
+    lab.wan_heal();
+    let faults = lab.faults().clone();
+    lab.traps().set(names::target(1), Some(names::exit(1)), 2, move || faults.drop(1));
+    assert_eq!((lab.exits(), lab.exits()), (vec![Some(1)], vec![None]));
+    lab.heal(1);
+    assert_eq!((lab.exits(), lab.traps().clear()), (vec![Some(1)], 0));
+    let reference = || lab.gw().get_by("eth0", (names::WAN_PROBE, 80).into(), "/generate_204");
+    assert_eq!(status(reference()), Some(204));
+    lab.reference_dies();
+    assert_eq!((reference(), status(own())), (None, Some(200)));
 }
 
 #[test]

@@ -6,8 +6,9 @@ use super::provider::PORTAL_PORT;
 use super::space::Space;
 use super::{names, space};
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// The largest packet that passes on a path that eats large ones.
 ///
@@ -25,18 +26,20 @@ enum Fault {
     Narrow,
 }
 
-/// The faults of one lab.
-#[derive(Debug)]
+/// The faults of one lab; a clone does to the same lab what it is told.
+#[derive(Clone, Debug)]
 pub struct Faults {
     isp: Space,
     prov: Space,
-    now: Mutex<State>,
+    now: Arc<Mutex<State>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     endpoints: BTreeSet<(Fault, usize)>,
     silent: bool,
+    walled: bool,
+    deaf: bool,
 }
 
 impl Faults {
@@ -45,10 +48,12 @@ impl Faults {
         isp.nft(&format!(
             "table inet faults {{\n\
              set dropped {{ type ipv4_addr; }}\nset narrow {{ type ipv4_addr; }}\nset silent {{ type ifname; }}\n\
+             set walled {{ type ipv4_addr; }}\nset deaf {{ type ipv4_addr; }}\n\
              chain first {{ type filter hook prerouting priority raw; policy accept;\n iifname @silent drop\n}}\n\
              chain last {{ type filter hook postrouting priority srcnat + 100; policy accept;\n oifname @silent drop\n}}\n\
              chain between {{ type filter hook forward priority filter; policy accept;\n\
              meta l4proto udp ip daddr @dropped drop\nmeta l4proto udp ip saddr @dropped drop\n\
+             iifname \"gw\" ip daddr @walled drop\niifname \"gw\" ip daddr @deaf drop\n\
              meta length > {NARROW} meta l4proto udp ip daddr @narrow drop\n\
              meta length > {NARROW} meta l4proto udp ip saddr @narrow drop\n}}\n}}\n"
         ));
@@ -60,7 +65,7 @@ impl Faults {
              chain between {{ type filter hook forward priority filter; policy accept;\n\
              iifname @blackhole drop\noifname @blackhole drop\n}}\n}}\n"
         ));
-        Self { isp: isp.clone(), prov: prov.clone(), now: Mutex::default() }
+        Self { isp: isp.clone(), prov: prov.clone(), now: Arc::default() }
     }
 
     /// The isp drops the tunnel's packets to and from endpoint `k` without a word; its address still answers a ping.
@@ -112,6 +117,21 @@ impl Faults {
         self.change(|state| std::mem::replace(&mut state.silent, false));
     }
 
+    /// The provider's list is reached from the endpoints and no longer by the gateway's own WAN.
+    pub fn wall(&self) {
+        self.change(|state| std::mem::replace(&mut state.walled, true));
+    }
+
+    /// The provider's list is reached by the WAN again.
+    pub fn unwall(&self) {
+        self.change(|state| std::mem::replace(&mut state.walled, false));
+    }
+
+    /// What the gateway asks past the tunnels does not answer any more; all else does.
+    pub fn reference_dies(&self) {
+        self.change(|state| std::mem::replace(&mut state.deaf, true));
+    }
+
     fn link(&self, k: usize, way: &str) {
         let line = format!("link set wg{k} {way}\n");
         space::run(Command::new("ip").args(["-n", self.prov.name(), "-batch", "-"]), &line);
@@ -125,7 +145,12 @@ impl Faults {
         let address = |(_, k): &(Fault, usize)| names::endpoint(*k).to_string();
         let device = |(_, k): &(Fault, usize)| format!("\"wg{k}\"");
         let silent = if state.silent { vec!["\"gw\"".to_owned()] } else { Vec::new() };
+        let only = |set: bool, address: Ipv4Addr| {
+            if set { vec![address.to_string()] } else { Vec::new() }
+        };
         let isp = [
+            set("inet", "walled", &only(state.walled, names::SOURCE)),
+            set("inet", "deaf", &only(state.deaf, names::WAN_PROBE)),
             set("inet", "dropped", &of(Fault::Dropped).map(address).collect::<Vec<_>>()),
             set("inet", "narrow", &of(Fault::Narrow).map(address).collect::<Vec<_>>()),
             set("inet", "silent", &silent),

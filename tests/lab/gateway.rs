@@ -7,10 +7,14 @@ use super::topology::Baseline;
 use super::{client::Response, names};
 use rustix::process::Signal;
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// No run of a program in a test takes longer than this; one that does is ended.
@@ -33,6 +37,30 @@ pub struct Gateway {
     baseline: Baseline,
     policies: PathBuf,
     states: PathBuf,
+    boot: Mutex<Boot>,
+}
+
+/// What tells one boot from another.
+#[derive(Debug, Default)]
+struct Boot {
+    count: u64,
+    /// Holds the namespace in which the time since boot began anew; none before the first reboot.
+    clock: Option<Child>,
+}
+
+impl Boot {
+    fn stop(&mut self) {
+        if let Some(mut clock) = self.clock.take() {
+            let _gone = clock.kill();
+            let _gone = clock.wait();
+        }
+    }
+}
+
+impl Drop for Boot {
+    fn drop(&mut self) {
+        self.stop();
+    }
 }
 
 impl Gateway {
@@ -42,7 +70,8 @@ impl Gateway {
         for path in [&policies, &states] {
             fs::create_dir_all(path).expect("a folder can be made");
         }
-        Self { space: space.clone(), holder, baseline, policies, states }
+        let boot = Mutex::default();
+        Self { space: space.clone(), holder, baseline, policies, states, boot }
     }
 
     /// The folder that `--policy-dir` names.
@@ -67,7 +96,8 @@ impl Gateway {
 
     /// A program that will run in the gateway; set PATH on it to put fakes first.
     pub fn command(&self, program: &str) -> Command {
-        space::enter(self.holder, program)
+        let boot = self.boot.lock().expect("no thread panicked");
+        space::enter_since(self.holder, boot.clock.as_ref().map(Child::id), program)
     }
 
     /// The built egressctl with the lab's folders and these arguments, not started yet.
@@ -168,6 +198,8 @@ impl Gateway {
     }
 
     /// Everything that a reboot forgets is forgotten: daemons, devices, rules, routes, nft, conntrack, `/run`.
+    ///
+    /// The boot id is another, and the time since boot begins anew.
     pub fn reboot(&self) {
         let daemons = self.daemons();
         for pid in &daemons {
@@ -195,7 +227,37 @@ impl Gateway {
         let _gone = space::run(self.command("conntrack").arg("-F"), "");
         let forget = "rm -rf /run/* && mkdir -p /var/run/wireguard /run/lock";
         let _empty = space::run(self.command("sh").args(["-c", forget]), "");
+        self.boots();
         self.baseline.apply(&self.space);
+    }
+
+    /// Another boot id, and a clock that has just begun.
+    fn boots(&self) {
+        let mut boot = self.boot.lock().expect("no thread panicked");
+        boot.count += 1;
+        let id = "/proc/sys/kernel/random/boot_id";
+        let script = format!(
+            "umount {id} 2>/dev/null; echo 00000000-0000-4000-8000-{:012x} >/run/boot_id && \
+             mount --bind /run/boot_id {id}",
+            boot.count
+        );
+        let _none = space::run(space::enter(self.holder, "sh").args(["-c", &script]), "");
+        boot.stop();
+        // A kernel without time namespaces goes on counting, so that windows seem to have passed.
+        if !Path::new("/proc/self/ns/time_for_children").exists() {
+            return;
+        }
+        let up = fs::read_to_string("/proc/uptime").expect("/proc is mounted");
+        let seconds = up.split('.').next().expect("a text has a first part").to_owned();
+        let mut command = space::enter(self.holder, "unshare");
+        command.args(["--time", "--boottime", &format!("-{seconds}"), "sleep", "infinity"]);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        let child = child.expect("unshare starts");
+        let own = fs::read_link("/proc/self/ns/time").expect("a process has a clock");
+        let holds = format!("/proc/{}/ns/time_for_children", child.id());
+        let apart = || fs::read_link(&holds).is_ok_and(|clock| clock != own);
+        assert!(wait_until(Duration::from_secs(5), apart), "no clock of its own for a boot");
+        boot.clock = Some(child);
     }
 
     /// The names of the gateway's devices.
@@ -219,6 +281,22 @@ impl Gateway {
     pub fn exit_as(&self, user: &str) -> Option<String> {
         let response = self.get_as(user, names::USER_TARGET.to_string().as_str(), "/ip")?;
         (response.status == 200).then(|| response.text())
+    }
+
+    /// A page as a program asks for it whose socket is bound to a device; nothing when no whole answer comes.
+    pub fn get_by(&self, device: &str, at: SocketAddr, path: &str) -> Option<Response> {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let mut stream = self.space.inside(|| {
+            let socket = Socket::new(Domain::for_address(at), Type::STREAM, None).ok()?;
+            socket.bind_device(Some(device.as_bytes())).ok()?;
+            socket.connect_timeout(&at.into(), PATIENCE).ok()?;
+            Some(TcpStream::from(socket))
+        })?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").ok()?;
+        let mut text = Vec::new();
+        stream.read_to_end(&mut text).ok()?;
+        super::client::parse(&text)
     }
 
     /// A page as a local user, given by name or number, asks for it from the gateway itself.

@@ -16,6 +16,7 @@ pub mod gateway;
 pub mod names;
 pub mod pool;
 pub mod provider;
+pub mod source;
 pub mod space;
 pub mod topology;
 pub mod web;
@@ -25,11 +26,12 @@ use client::Client;
 use faults::Faults;
 use gateway::Gateway;
 use serde_json::{Value, json};
+use source::Source;
 use space::Ground;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use topology::{Baseline, Spaces};
-use web::Servers;
+use web::{Servers, Traps};
 
 /// How a lab differs from the usual one.
 #[derive(Clone, Copy, Debug)]
@@ -84,10 +86,12 @@ impl Builder {
         let mut servers = Servers::default();
         servers.web(&spaces.web, &spaces.isp, names::NEIGHBOUR);
         servers.portal(&spaces.prov, provider::PORTAL_PORT);
+        let source = Source::new(self.endpoints);
+        servers.source(&spaces.web, &source);
         let faults = Faults::new(&spaces.isp, &spaces.prov);
         let capture = Capture::start(&spaces.isp, &spaces.gw);
-        let lab =
-            Lab { capture, servers, faults, gateway, spaces, ground, endpoints: self.endpoints };
+        let endpoints = self.endpoints;
+        let lab = Lab { capture, source, servers, faults, gateway, spaces, endpoints, ground };
         let _files = lab.write_configs(&lab.provider_dir(), 1..=self.endpoints);
         lab
     }
@@ -97,6 +101,7 @@ impl Builder {
 #[derive(Debug)]
 pub struct Lab {
     pub capture: Capture,
+    pub source: Source,
     servers: Servers,
     faults: Faults,
     gateway: Gateway,
@@ -153,6 +158,16 @@ impl Lab {
     /// The gateway under test.
     pub fn gw(&self) -> &Gateway {
         &self.gateway
+    }
+
+    /// What goes wrong, to be told from another thread.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// What is to be done when a page is asked for.
+    pub fn traps(&self) -> &Traps {
+        &self.servers.traps
     }
 
     /// The namespaces, for what has no method of its own.

@@ -16,6 +16,10 @@ pub const NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 77);
 pub const PROBE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
 /// What the gateway asks past the tunnels; it is nobody's target either.
 pub const WAN_PROBE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 11);
+/// Where the web serves the provider's list; it is nobody's target either.
+pub const SOURCE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 12);
+/// The port there; 80 is the pages' at every address.
+pub const SOURCE_PORT: u16 = 8081;
 /// What local users of the gateway ask, so that their packets are told from the gateway's own.
 pub const USER_TARGET: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 199);
 /// What the clients of the `spread` prefix ask.

@@ -276,8 +276,17 @@ impl Drop for Ground {
 
 /// A command that runs in the namespaces of a holder process, with nothing in its environment but PATH.
 pub fn enter(holder: u32, program: &str) -> Command {
+    enter_since(holder, None, program)
+}
+
+/// The same by the clock of a boot, which a process holds.
+pub fn enter_since(holder: u32, boot: Option<u32>, program: &str) -> Command {
     let mut command = Command::new("/usr/bin/nsenter");
-    command.args(["-t", &holder.to_string(), "-m", "-n", "--", program]);
+    command.args(["-t", &holder.to_string(), "-m", "-n"]);
+    if let Some(pid) = boot {
+        command.arg(format!("--time=/proc/{pid}/ns/time_for_children"));
+    }
+    command.args(["--", program]);
     command.env_clear().env("PATH", PATH);
     command
 }

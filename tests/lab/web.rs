@@ -2,12 +2,14 @@
 //!
 //! **Invariant:** no thread or socket of a server outlives its `Servers`.
 
+use super::names;
+use super::source::Source;
 use super::space::{Space, wait_until};
 use socket2::{Domain, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,12 +21,62 @@ const PORTAL: &str =
 /// The size of `/big`: more than one packet by far.
 pub const BIG: usize = 20_000;
 
-/// What a TCP server does with a connection; it ends when the flag is set.
-type Talk = fn(TcpStream, IpAddr, &AtomicBool);
+/// What is done when a page is asked for, before it is answered.
+struct Trap {
+    to: IpAddr,
+    from: Option<IpAddr>,
+    left: usize,
+    act: Box<dyn FnOnce() + Send>,
+}
+
+/// The traps that are set on pages.
+#[derive(Clone, Default)]
+pub struct Traps(Arc<Mutex<Vec<Trap>>>);
+
+impl std::fmt::Debug for Traps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} traps", self.0.lock().expect("no thread panicked").len())
+    }
+}
+
+impl Traps {
+    /// Does something once, when a page of a host is asked for the `nth` time from now on, by
+    /// anybody or by this address; the answer comes after it.
+    pub fn set(
+        &self,
+        to: Ipv4Addr,
+        from: Option<Ipv4Addr>,
+        nth: usize,
+        act: impl FnOnce() + Send + 'static,
+    ) {
+        let (to, from, act) = (to.into(), from.map(IpAddr::from), Box::new(act));
+        self.0.lock().expect("no thread panicked").push(Trap { to, from, left: nth, act });
+    }
+
+    /// Forgets those that did not spring; says how many.
+    pub fn clear(&self) -> usize {
+        self.0.lock().expect("no thread panicked").drain(..).count()
+    }
+
+    fn spring(&self, to: IpAddr, from: IpAddr) {
+        let mut traps = self.0.lock().expect("no thread panicked");
+        let meant = |trap: &Trap| trap.to == to && trap.from.is_none_or(|only| only == from);
+        for trap in traps.iter_mut().filter(|trap| meant(trap)) {
+            trap.left = trap.left.saturating_sub(1);
+        }
+        let sprung: Vec<Trap> = traps.extract_if(.., |trap| trap.left == 0).collect();
+        drop(traps);
+        for trap in sprung {
+            (trap.act)();
+        }
+    }
+}
 
 /// Running servers; dropping them ends them.
 #[derive(Debug, Default)]
 pub struct Servers {
+    /// What is set on the pages of the web.
+    pub traps: Traps,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -33,10 +85,14 @@ impl Servers {
     /// Pages on port 80 and echoes on port 7, at every address of the web and at the neighbour's.
     pub fn web(&mut self, web: &Space, isp: &Space, neighbour: Ipv4Addr) {
         let any = |port| SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
-        self.tcp(web, any(80), page);
+        let traps = self.traps.clone();
+        self.tcp(web, any(80), move |stream, from, stop| page(stream, from, &traps, stop));
         self.tcp(web, any(7), echo);
         self.udp(web, any(7));
-        self.tcp(isp, SocketAddr::from((neighbour, 80)), page);
+        let none = Traps::default();
+        self.tcp(isp, SocketAddr::from((neighbour, 80)), move |stream, from, stop| {
+            page(stream, from, &none, stop);
+        });
         self.tcp(isp, SocketAddr::from((neighbour, 7)), echo);
         self.udp(isp, SocketAddr::from((neighbour, 7)));
     }
@@ -46,7 +102,21 @@ impl Servers {
         self.tcp(prov, SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), portal);
     }
 
-    fn tcp(&mut self, space: &Space, at: SocketAddr, talk: Talk) {
+    /// The list of the provider.
+    pub fn source(&mut self, web: &Space, source: &Source) {
+        let at = SocketAddr::from((names::SOURCE, names::SOURCE_PORT));
+        let source = source.clone();
+        self.tcp(web, at, move |stream, from, stop| source.talk(stream, from, stop));
+    }
+
+    /// Serves connections, each in a thread of its own; one ends when the flag is set.
+    fn tcp(
+        &mut self,
+        space: &Space,
+        at: SocketAddr,
+        talk: impl Fn(TcpStream, IpAddr, &AtomicBool) + Send + Sync + 'static,
+    ) {
+        let talk = Arc::new(talk);
         let socket = listener(space, at, Type::STREAM);
         socket.listen(128).expect("a bound socket listens");
         let stop = Arc::clone(&self.stop);
@@ -57,7 +127,7 @@ impl Servers {
                 let Ok((stream, from)) = socket.accept() else { continue };
                 let stream = TcpStream::from(stream);
                 let Some(from) = from.as_socket() else { continue };
-                let ended = Arc::clone(&stop);
+                let (ended, talk) = (Arc::clone(&stop), Arc::clone(&talk));
                 talks.push(std::thread::spawn(move || {
                     let _set = stream.set_read_timeout(Some(LOOK));
                     let _set = stream.set_write_timeout(Some(LOOK));
@@ -137,7 +207,7 @@ fn idle(error: &std::io::Error) -> bool {
 }
 
 /// Sends everything, however slowly the other side takes it, unless the server ends.
-fn send(stream: &mut TcpStream, mut bytes: &[u8], stop: &AtomicBool) -> bool {
+pub fn send(stream: &mut TcpStream, mut bytes: &[u8], stop: &AtomicBool) -> bool {
     while !bytes.is_empty() && !stop.load(Ordering::Relaxed) {
         match stream.write(bytes) {
             Ok(n) => bytes = &bytes[n..],
@@ -149,7 +219,7 @@ fn send(stream: &mut TcpStream, mut bytes: &[u8], stop: &AtomicBool) -> bool {
 }
 
 /// The path of a request, read up to its empty line.
-fn path(stream: &mut TcpStream, stop: &AtomicBool) -> Option<String> {
+pub fn path(stream: &mut TcpStream, stop: &AtomicBool) -> Option<String> {
     let mut text = Vec::new();
     let mut buffer = [0_u8; 2048];
     while !stop.load(Ordering::Relaxed) && text.len() < 16_384 {
@@ -175,8 +245,11 @@ fn answer(stream: &mut TcpStream, status: &str, kind: &str, body: &[u8], stop: &
     let _sent = send(stream, &[head.as_bytes(), body].concat(), stop);
 }
 
-fn page(mut stream: TcpStream, from: IpAddr, stop: &AtomicBool) {
+fn page(mut stream: TcpStream, from: IpAddr, traps: &Traps, stop: &AtomicBool) {
     let Some(path) = path(&mut stream, stop) else { return };
+    if let Ok(to) = stream.local_addr() {
+        traps.spring(to.ip().to_canonical(), from);
+    }
     let (name, query) = path.split_once('?').unwrap_or((&path, ""));
     match name {
         "/ip" => answer(&mut stream, "200 OK", "text/plain", from.to_string().as_bytes(), stop),
