@@ -49,6 +49,7 @@ fn each_provider_says_where_it_is_asked() {
             false,
             vec!["api.nordvpn.com"],
         ),
+        (json!({ "nordvpn": { "token_file": "/t" } }), false, vec!["api.nordvpn.com"]),
         (
             json!({ "hidemyname": { "code_file": "/c", "urls": ["https://a.example"] } }),
             false,
@@ -106,6 +107,22 @@ fn a_provider_that_cannot_be_asked_is_refused_with_what_to_write() {
         (
             json!({ "mullvad": { "identity": { "private_key_file": "/k", "address": ["x"] } } }),
             "\"x\" is no address",
+        ),
+        (
+            json!({ "nordvpn": { "urls": ["https://a.example/"] } }),
+            "provider.nordvpn has neither identity nor token_file",
+        ),
+        (
+            json!({ "nordvpn": { "identity": { "private_key_file": "/k" }, "token_file": "/t" } }),
+            "write one of them",
+        ),
+        (
+            json!({ "nordvpn": { "token_file": "t" } }),
+            "provider.nordvpn.token_file \"t\" is not absolute",
+        ),
+        (
+            json!({ "nordvpn": { "token_file": "/t", "credentials_url": "http://a.example/" } }),
+            "token_file would be sent to credentials_url in clear",
         ),
         (
             json!({ "ivpn": { "identity": { "private_key_file": "k", "address": ["10.0.0.2"] } } }),

@@ -210,6 +210,54 @@ fn nordvpns_shapes_say_the_same() {
     }
 }
 
+#[test]
+fn nordvpn_tells_the_key_to_whom_shows_the_token_and_to_nobody_else() {
+    let bench = Bench::new();
+    let list = json!([{
+        "id": 1, "hostname": "se1.example", "station": "192.0.2.1", "status": "online",
+        "technologies": [{ "identifier": "wireguard_udp",
+                           "metadata": [{ "name": "public_key", "value": public(1) }] }],
+    }]);
+    let told = json!({ "id": 7, "nordlynx_private_key": private(1).reveal(), "username": "x" });
+    let good = told.to_string();
+    for (answer, part) in [
+        (ok(good), ""),
+        (status(401, ""), "answers 401: the token or code is refused"),
+        (ok(r#"{"nordlynx_private_key":"short"}"#), "it tells no key"),
+        (ok(r#"{"id":7}"#), "is the subscription valid?"),
+        (ok("<html>"), "it is a page"),
+    ] {
+        let (list, answer) = (list.to_string(), std::sync::Mutex::new(Some(answer)));
+        let server = Server::new(move |asked| match asked.path.as_str() {
+            "/key" => answer.lock().unwrap().take().unwrap_or_else(|| status(500, "")),
+            _ => ok(list.clone()),
+        });
+        let provider = json!({ "nordvpn": {
+            "urls": [server.url("/list")], "token_file": bench.path("token"),
+            "credentials_url": server.url("/key"), "timeout_sec": 2,
+        }});
+        let reading = bench.ask(&provider);
+        let asked = server.asked();
+        // `token:s3cret-token` in base64.
+        let basic = "Basic dG9rZW46czNjcmV0LXRva2Vu";
+        assert_eq!(
+            (asked[0].path.as_str(), asked[0].headers["authorization"].as_str()),
+            ("/key", basic)
+        );
+        if part.is_empty() {
+            let (candidates, _, _) = listed(reading);
+            assert_eq!(names(&candidates), ["se1.example"]);
+            assert_eq!(candidates[0].ends.own, private(1).public());
+            assert_eq!(candidates[0].addresses, ["10.5.0.2/32".parse().unwrap()].into());
+            assert!(!asked[1].headers.contains_key("authorization"), "{:?}", asked[1]);
+        } else {
+            let (why, ..) = unavailable(reading);
+            assert!(why.contains(part), "{part}: {why}");
+            assert_eq!(asked.len(), 1, "without a key no list is asked for");
+        }
+    }
+}
+
 fn gluetun_servers() -> Value {
     let server = |n: u32, more: Value| {
         let mut one = json!({

@@ -34,7 +34,7 @@ pub enum Provider {
     /// IVPN's public list of servers.
     Ivpn(Service),
     /// NordVPN's public list of servers.
-    NordVpn(Service),
+    NordVpn(NordVpn),
     /// The servers file of gluetun.
     Gluetun(Gluetun),
 }
@@ -103,6 +103,39 @@ pub struct Service {
     pub urls: Vec<Target>,
     /// Our own end.
     pub identity: Identity,
+    /// The port of every endpoint; none: the usual one.
+    #[serde(default)]
+    pub port: Option<NonZeroU16>,
+    /// Certificates that the server's must be signed by, instead of the usual ones.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
+    /// How long a fetch may take.
+    #[serde(default = "fetch_timeout")]
+    pub timeout_sec: u64,
+    /// Whether the uplink is no way to ask.
+    #[serde(default)]
+    pub via: Option<AskedBy>,
+    /// Whether endpoints may lie on this machine.
+    #[serde(default)]
+    pub allow_loopback: bool,
+}
+
+/// NordVPN: its public list, and our own end by its key or by an access token.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NordVpn {
+    /// Where the list is, several places that are tried in order; none: where the service has it.
+    #[serde(default)]
+    pub urls: Vec<Target>,
+    /// Our own end.
+    #[serde(default)]
+    pub identity: Option<Identity>,
+    /// A file with an access token, by which our key is asked for instead.
+    #[serde(default)]
+    pub token_file: Option<PathBuf>,
+    /// Where our key is asked for; none: where the service has it.
+    #[serde(default)]
+    pub credentials_url: Option<Target>,
     /// The port of every endpoint; none: the usual one.
     #[serde(default)]
     pub port: Option<NonZeroU16>,
@@ -278,6 +311,15 @@ pub struct Asking<'a> {
     pub via: Option<AskedBy>,
 }
 
+impl NordVpn {
+    /// Where our key is asked for.
+    #[must_use]
+    pub fn credentials(&self) -> Option<Target> {
+        let usual = "https://api.nordvpn.com/v1/users/services/credentials";
+        self.credentials_url.clone().or_else(|| targets(&[usual]).pop())
+    }
+}
+
 impl Provider {
     /// How it is asked; `None`: it is on this machine.
     #[must_use]
@@ -293,11 +335,14 @@ impl Provider {
             Self::HideMyName(site) => {
                 (site.urls.clone(), &site.ca_file, site.timeout_sec, site.via)
             }
-            Self::Mullvad(service) | Self::Ivpn(service) | Self::NordVpn(service) => {
-                let usual = self.usual_urls();
-                let urls =
-                    if service.urls.is_empty() { targets(usual) } else { service.urls.clone() };
-                (urls, &service.ca_file, service.timeout_sec, service.via)
+            Self::Mullvad(service) | Self::Ivpn(service) => (
+                self.urls_or_usual(&service.urls),
+                &service.ca_file,
+                service.timeout_sec,
+                service.via,
+            ),
+            Self::NordVpn(nord) => {
+                (self.urls_or_usual(&nord.urls), &nord.ca_file, nord.timeout_sec, nord.via)
             }
             Self::Gluetun(gluetun) => {
                 if gluetun.path.is_some() {
@@ -315,6 +360,10 @@ impl Provider {
         };
         let (ca_file, timeout) = (ca_file.as_deref(), Duration::from_secs(timeout_sec));
         Some(Asking { urls, ca_file, timeout, via })
+    }
+
+    fn urls_or_usual(&self, named: &[Target]) -> Vec<Target> {
+        if named.is_empty() { targets(self.usual_urls()) } else { named.to_vec() }
     }
 
     /// Where the services have their lists.
@@ -366,9 +415,8 @@ impl Provider {
             Self::Directory(_) | Self::HideMyName(_) => None,
             Self::Http(http) => http.identity.as_ref(),
             Self::Exec(exec) => exec.identity.as_ref(),
-            Self::Mullvad(service) | Self::Ivpn(service) | Self::NordVpn(service) => {
-                Some(&service.identity)
-            }
+            Self::Mullvad(service) | Self::Ivpn(service) => Some(&service.identity),
+            Self::NordVpn(nord) => nord.identity.as_ref(),
             Self::Gluetun(gluetun) => Some(&gluetun.identity),
         }
     }
@@ -381,9 +429,8 @@ impl Provider {
             Self::Directory(_) | Self::Exec(_) => true,
             Self::Http(http) => http.allow_loopback,
             Self::HideMyName(site) => site.allow_loopback,
-            Self::Mullvad(service) | Self::Ivpn(service) | Self::NordVpn(service) => {
-                service.allow_loopback
-            }
+            Self::Mullvad(service) | Self::Ivpn(service) => service.allow_loopback,
+            Self::NordVpn(nord) => nord.allow_loopback,
             Self::Gluetun(gluetun) => gluetun.allow_loopback,
         }
     }

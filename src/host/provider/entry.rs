@@ -61,9 +61,7 @@ impl OwnEnd {
     /// Reads the files of `identity`; `usual` are the addresses where it names none.
     pub(super) fn read(identity: &Identity, usual: &[&str]) -> anyhow::Result<Self> {
         let key = secret(&identity.private_key_file)?;
-        // Some interfaces hand out keys without their last character, which is always the same.
-        let padded = if key.len() == 43 { format!("{key}=") } else { key };
-        let private_key = good(SecretKey::from_base64(&padded), &identity.private_key_file)?;
+        let private_key = good(own_key(&key), &identity.private_key_file)?;
         let preshared_key = match &identity.preshared_key_file {
             None => None,
             Some(path) => Some(good(PresharedKey::from_base64(&secret(path)?), path)?),
@@ -74,6 +72,22 @@ impl OwnEnd {
             identity.address.iter().map(|address| address.0.to_string()).collect()
         };
         Ok(Self { private_key, preshared_key, addresses })
+    }
+
+    /// An end with a key that a service has told, and the addresses that everybody has there.
+    pub(super) fn told(key: &str, usual: &[&str]) -> Result<Self, KeyFault> {
+        let addresses = usual.iter().map(|&address| address.to_owned()).collect();
+        Ok(Self { private_key: own_key(key)?, preshared_key: None, addresses })
+    }
+}
+
+/// Reads our own key. Some interfaces hand out keys without their last character, which is always
+/// the same.
+fn own_key(text: &str) -> Result<SecretKey, KeyFault> {
+    if text.len() == 43 {
+        SecretKey::from_base64(&format!("{text}="))
+    } else {
+        SecretKey::from_base64(text)
     }
 }
 

@@ -58,11 +58,14 @@ impl<'a> Fetch<'a> {
                 .and_then(|pem| http::certificates(&pem))
                 .map_err(|why| Trouble::here(format!("ca_file {}: {why}", path.display())))?,
         };
-        let own = own.map(ToString::to_string);
-        let (provider, wanted) = (&question.provider, &question.wanted);
-        let of = sha256(format!("{provider:?} {wanted:?} {} {own:?}", question.amnezia).as_bytes());
+        let of = made_of(question, own);
         let end = Instant::now().checked_add(asking.timeout).context("a timeout without end")?;
         Ok(Self { question, asking, roots, of, end })
+    }
+
+    /// The same fetch, of which the list is made with an end that had to be asked for first.
+    pub(super) fn with_end(self, own: &OwnEnd) -> Self {
+        Self { of: made_of(self.question, Some(own)), ..self }
     }
 
     /// The list of the first place that has one which `read` understands.
@@ -226,6 +229,13 @@ impl<'a> Fetch<'a> {
             .and_then(Result::ok)
             .ok_or_else(|| Trouble::here(format!("no address of {host} is known")))
     }
+}
+
+/// A hash of all that candidates are made of besides the list.
+fn made_of(question: &ListQuestion, own: Option<&OwnEnd>) -> String {
+    let own = own.map(ToString::to_string);
+    let (provider, wanted) = (&question.provider, &question.wanted);
+    sha256(format!("{provider:?} {wanted:?} {} {own:?}", question.amnezia).as_bytes())
 }
 
 /// What a place sent although it answered 200. Over plain HTTP that may have been anybody.

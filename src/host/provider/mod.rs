@@ -107,11 +107,9 @@ fn offers(question: &ListQuestion, folder: &Path, may_write: bool) -> Result<Off
         Provider::Directory(directory) => Ok(directory::offers(directory)?.into()),
         Provider::Exec(exec) => Ok(program::offers(exec)?.into()),
         Provider::Http(http) => feed::offers(http, question),
-        Provider::Mullvad(service) => service_offers(service, question, &[], mullvad::read),
-        Provider::Ivpn(service) => service_offers(service, question, &[], ivpn::read),
-        Provider::NordVpn(service) => {
-            service_offers(service, question, &[nordvpn::ADDRESS], nordvpn::read)
-        }
+        Provider::Mullvad(service) => service_offers(service, question, mullvad::read),
+        Provider::Ivpn(service) => service_offers(service, question, ivpn::read),
+        Provider::NordVpn(nord) => nordvpn::offers(nord, question),
         Provider::Gluetun(file) => gluetun::offers(file, question),
         Provider::HideMyName(site) => hidemyname::offers(site, question, folder, may_write),
     }
@@ -124,10 +122,9 @@ type ReadServers = fn(&[u8], Option<u16>, &OwnEnd) -> Result<Vec<Offer>, String>
 fn service_offers(
     service: &Service,
     question: &ListQuestion,
-    usual: &[&str],
     read: ReadServers,
 ) -> Result<Offers, NoList> {
-    let own = OwnEnd::read(&service.identity, usual)?;
+    let own = OwnEnd::read(&service.identity, &[])?;
     let port = service.port.map(NonZeroU16::get);
     Fetch::new(question, Some(&own))?.list(&[], |_, body| read(body, port, &own))
 }

@@ -1,16 +1,27 @@
-//! NordVPN's lists of servers, which it does not document, in both shapes.
+//! NordVPN's lists of servers, which it does not document, in both shapes; our own key, which it
+//! tells to whom shows an access token.
 //!
-//! **Invariant:** only servers that are online and speak `WireGuard` are offered.
+//! **Invariant:** only servers that are online and speak `WireGuard` are offered; the token goes to
+//! the place that the policy names for it and to no other.
 
-use super::entry::{Offer, OwnEnd};
+use super::entry::{Offer, OwnEnd, secret};
+use super::fetch::{Fetch, unread};
 use super::shape::{self, Loose, Raws, text};
-use crate::policy::provider::Place;
+use super::{NoList, Offers, Trouble};
+use crate::host::http::{Parcel, Verb};
+use crate::observation::ListQuestion;
+use crate::policy::provider::{NordVpn, Place};
+use anyhow::Context as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
+use std::time::Instant;
 
 /// The address of every client.
-pub(super) const ADDRESS: &str = "10.5.0.2/32";
+const ADDRESS: &str = "10.5.0.2/32";
 
 /// The only one.
 const PORT: u16 = 51_820;
@@ -88,7 +99,50 @@ struct Shared {
     wireguard: BTreeSet<String>,
 }
 
-pub(super) fn read(body: &[u8], port: Option<u16>, own: &OwnEnd) -> Result<Vec<Offer>, String> {
+/// What the service offers.
+pub(super) fn offers(nord: &NordVpn, question: &ListQuestion) -> Result<Offers, NoList> {
+    let port = nord.port.map(NonZeroU16::get);
+    let (fetch, own) = match (&nord.token_file, &nord.identity) {
+        (Some(path), _) => {
+            let token = secret(path)?;
+            let fetch = Fetch::new(question, None)?;
+            let own = own_end(nord, &fetch, &token)?;
+            (fetch.with_end(&own), own)
+        }
+        (None, Some(identity)) => {
+            let own = OwnEnd::read(identity, &[ADDRESS])?;
+            (Fetch::new(question, Some(&own))?, own)
+        }
+        (None, None) => {
+            return Err(Trouble::here("there is neither identity nor token_file").into());
+        }
+    };
+    fetch.list(&[], |_, body| read(body, port, &own))
+}
+
+/// What the service says of the subscriber.
+#[derive(Deserialize)]
+struct Credentials {
+    nordlynx_private_key: Option<Loose>,
+}
+
+/// Our own end, as the service tells it to whom shows the token. Half of the time is left for the
+/// list.
+fn own_end(nord: &NordVpn, fetch: &Fetch<'_>, token: &str) -> Result<OwnEnd, NoList> {
+    let url = nord.credentials().context("there is no place to ask for the key")?;
+    let basic = format!("Basic {}", STANDARD.encode(format!("token:{token}")));
+    let parcel = Parcel { verb: Verb::Get, headers: &[("Authorization", &basic)], body: None };
+    let end = Instant::now().checked_add(fetch.left() / 2).context("a timeout without end")?;
+    let body = Fetch::good(&url, fetch.ask(&url, &parcel, end)?)?;
+    let told: Credentials = shape::read(&body).map_err(|why| unread(&url, &why))?;
+    let key = text(told.nordlynx_private_key).ok_or_else(|| {
+        unread(&url, "it tells no nordlynx_private_key: is the subscription valid?")
+    })?;
+    Ok(OwnEnd::told(&key, &[ADDRESS])
+        .map_err(|why| unread(&url, &format!("it tells no key: {why}")))?)
+}
+
+fn read(body: &[u8], port: Option<u16>, own: &OwnEnd) -> Result<Vec<Offer>, String> {
     let mut shared = Shared::default();
     let servers = if body.iter().find(|byte| byte.is_ascii_graphic()) == Some(&b'[') {
         shape::read::<Raws<'_>>(body)?

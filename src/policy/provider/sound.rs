@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** whatever passes can be asked, as far as the policy alone shows it.
 
-use super::{Gluetun, HideMyName, Http, Provider};
+use super::{Gluetun, HideMyName, Http, NordVpn, Provider};
 use crate::policy::PolicyFault;
 use crate::url::Target;
 use std::net::IpAddr;
@@ -25,7 +25,8 @@ const LARGEST_BATCH: usize = 500;
 
 impl Provider {
     /// The key that a policy names it by.
-    fn key(&self) -> &'static str {
+    #[must_use]
+    pub fn key(&self) -> &'static str {
         match self {
             Self::Directory(_) => "directory",
             Self::Http(_) => "http",
@@ -58,7 +59,8 @@ impl Provider {
             ));
         }
         match self {
-            Self::Directory(_) | Self::Mullvad(_) | Self::Ivpn(_) | Self::NordVpn(_) => {}
+            Self::Directory(_) | Self::Mullvad(_) | Self::Ivpn(_) => {}
+            Self::NordVpn(nord) => nord_is_sound(nord)?,
             Self::Http(http) => http_is_sound(http)?,
             Self::Exec(exec) => {
                 if exec.path.as_os_str().as_encoded_bytes().contains(&b'=') {
@@ -92,7 +94,10 @@ impl Provider {
             Self::Gluetun(gluetun) => {
                 files.extend(gluetun.path.as_ref().map(|path| ("path", path)));
             }
-            Self::Mullvad(_) | Self::Ivpn(_) | Self::NordVpn(_) => {}
+            Self::NordVpn(nord) => {
+                files.extend(nord.token_file.as_ref().map(|path| ("token_file", path)));
+            }
+            Self::Mullvad(_) | Self::Ivpn(_) => {}
         }
         if let Some(identity) = self.identity() {
             files.push(("identity.private_key_file", &identity.private_key_file));
@@ -146,6 +151,23 @@ fn http_is_sound(http: &Http) -> Result<(), PolicyFault> {
         ));
     }
     Ok(())
+}
+
+fn nord_is_sound(nord: &NordVpn) -> Result<(), PolicyFault> {
+    match (&nord.identity, &nord.token_file) {
+        (None, None) => fault(
+            "provider.nordvpn has neither identity nor token_file: write the file of your key, or of an access token"
+                .to_owned(),
+        ),
+        (Some(_), Some(_)) => fault(
+            "provider.nordvpn has identity and token_file: write one of them".to_owned(),
+        ),
+        (None, Some(_)) if nord.credentials().is_some_and(|url| is_overheard(&url)) => fault(
+            "provider.nordvpn.token_file would be sent to credentials_url in clear: write https://"
+                .to_owned(),
+        ),
+        (Some(_), None) | (None, Some(_)) => Ok(()),
+    }
 }
 
 fn site_is_sound(site: &HideMyName, amnezia: bool) -> Result<(), PolicyFault> {
