@@ -3,10 +3,12 @@
 //! **Invariant:** a command prints its result on standard output and its trouble on standard error,
 //! each trouble on one line.
 
+mod completions;
 mod control;
 mod history;
 mod kind;
 mod plan;
+mod schema;
 mod status;
 mod step;
 
@@ -58,6 +60,10 @@ enum Command {
     Refresh(NameArgs),
     /// Give the clients back, remove all that was made, and pause
     Down(DownArgs),
+    /// Print the JSON Schema of a policy, a state file, or what status prints
+    Schema(SchemaArgs),
+    /// Print a script that makes a shell complete what follows egressctl
+    Completions(CompletionsArgs),
 }
 
 /// Which policies are meant.
@@ -162,6 +168,18 @@ struct DownArgs {
     plan: bool,
 }
 
+#[derive(Debug, Args)]
+struct SchemaArgs {
+    /// What is described
+    described: schema::Described,
+}
+
+#[derive(Debug, Args)]
+struct CompletionsArgs {
+    /// The shell
+    shell: completions::For,
+}
+
 impl Places {
     fn state_dir(&self) -> PathBuf {
         self.state_dir.clone().unwrap_or_else(crate::host::environment::state_dir)
@@ -203,6 +221,8 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Refresh(args) => control::control(&places, &args.policy, Wish::Refresh),
         Command::Down(args) if args.plan => plan::down(&places, &args.policy),
         Command::Down(args) => control::control(&places, &args.policy, Wish::Down),
+        Command::Schema(args) => schema::schema(args.described),
+        Command::Completions(args) => completions::completions(args.shell),
     };
     ExitCode::from(code)
 }

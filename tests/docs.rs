@@ -11,6 +11,7 @@
 )]
 
 use egressctl::policy::Policy;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -199,6 +200,69 @@ fn the_manual_describes_every_key_of_a_policy_and_no_other() {
         foreign.is_empty(),
         "man/egressctl-policy.5 describes {foreign:?}, which no policy has"
     );
+}
+
+/// What the manual says of each key, without its markup.
+fn entries(manual: &str) -> Vec<(String, String)> {
+    let plain = |line: &str| {
+        let Some(macros) = line.strip_prefix('.') else { return line.to_owned() };
+        let words =
+            macros.split_whitespace().skip(1).filter(|word| !["No", "Va", "Cm"].contains(word));
+        words.fold(String::new(), |text, word| {
+            let closes = [".", ",", ";", ":", ")"].contains(&word);
+            let gap = if text.is_empty() || closes { "" } else { " " };
+            text + gap + word
+        })
+    };
+    let ends = |line: &str| [".El", ".Sh", ".Ss", ".Bl"].iter().any(|mark| line.starts_with(mark));
+    let parts = manual.split("\n.It Va ").skip(1);
+    parts
+        .map(|part| {
+            let (name, body) = part.split_once('\n').unwrap();
+            let lines: Vec<String> =
+                body.lines().take_while(|line| !ends(line)).map(plain).collect();
+            (name.to_owned(), lines.join(" "))
+        })
+        .collect()
+}
+
+/// What the schema of a pool says of a key that is named as in the manual.
+fn schema_says(root: &Value, path: &str) -> Option<String> {
+    fn follow<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+        let choices =
+            ["allOf", "anyOf"].iter().filter_map(|key| schema.get(key)?.as_array()).flatten();
+        let inner = choices
+            .into_iter()
+            .find(|choice| choice.get("$ref").is_some() || choice.get("properties").is_some());
+        if let Some(inner) = inner {
+            return follow(root, inner);
+        }
+        match schema.get("$ref").and_then(Value::as_str) {
+            Some(target) => follow(root, root.pointer(target.trim_start_matches('#')).unwrap()),
+            None => schema,
+        }
+    }
+    let mut here = &root["definitions"]["pool"];
+    for part in path.split('.') {
+        let (key, is_list) = part.strip_suffix("[]").map_or((part, false), |key| (key, true));
+        here = follow(root, here)["properties"].get(key)?;
+        if is_list {
+            here = &here["items"];
+        }
+    }
+    Some(here["description"].as_str()?.to_owned())
+}
+
+#[test]
+fn the_schema_says_of_a_key_what_the_manual_says() {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_egressctl")).args(["schema", "policy"]).output().unwrap();
+    let root: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let entries = entries(&file("man/egressctl-policy.5"));
+    assert!(entries.len() > 80, "{}", entries.len());
+    for (path, text) in entries {
+        assert_eq!(schema_says(&root, &path).as_ref(), Some(&text), "{path}");
+    }
 }
 
 #[test]

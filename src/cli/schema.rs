@@ -1,0 +1,97 @@
+//! `egressctl schema`: JSON Schema of what people write and programs read.
+//!
+//! The schemas are kept by hand beside this file, a file a kind, and put together as text, so that
+//! their order stays as it was written. They are of draft 7, which editors know best.
+//!
+//! **Invariant:** every kind of policy has a schema of its policy and one of its status; tests hold
+//! them to the parser and to what status prints.
+
+use super::say;
+use crate::outcome::Exit;
+use crate::policy::Kind;
+
+/// What is described.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum Described {
+    /// A policy file
+    Policy,
+    /// A state file
+    State,
+    /// What status prints as JSON
+    Status,
+}
+
+/// Every kind of policy.
+const KINDS: [Kind; 1] = [Kind::Pool];
+
+/// What a policy of a kind may say.
+fn policy_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Pool => include_str!("schema/policy/pool.json"),
+    }
+}
+
+/// What the status of a kind says.
+fn status_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Pool => include_str!("schema/status/pool.json"),
+    }
+}
+
+/// Prints a schema.
+pub(super) fn schema(described: Described) -> u8 {
+    match described {
+        Described::Policy => say(&policy()),
+        Described::State => say(include_str!("schema/state.json").trim_end()),
+        Described::Status => say(&status()),
+    }
+    Exit::Fine.code()
+}
+
+/// A policy of any kind. The kind is chosen by `if`, so that an editor tells of the one kind meant.
+fn policy() -> String {
+    let tags: Vec<String> = KINDS.iter().map(|kind| format!("\"{kind}\"")).collect();
+    let choice = |kind: &Kind| {
+        format!(
+            "    {{\n      \"if\": {{ \"properties\": {{ \"kind\": {{ \"const\": \"{kind}\" }} }} }},\n      \
+             \"then\": {{ \"$ref\": \"#/definitions/{kind}\" }}\n    }}"
+        )
+    };
+    let choices: Vec<String> = KINDS.iter().map(choice).collect();
+    format!(
+        "{{\n  \"$schema\": \"http://json-schema.org/draft-07/schema#\",\n  \
+         \"title\": \"A policy of egressctl\",\n  \
+         \"description\": \"What egressctl is to keep up; egressctl-policy(5) is the manual.\",\n  \
+         \"type\": \"object\",\n  \"required\": [\"kind\"],\n  \
+         \"properties\": {{ \"kind\": {{ \"description\": \"The kind of policy.\", \"enum\": [{}] }} }},\n  \
+         \"allOf\": [\n{}\n  ],\n  \"definitions\": {{\n{}\n  }}\n}}",
+        tags.join(", "),
+        choices.join(",\n"),
+        definitions(policy_of).join(",\n"),
+    )
+}
+
+/// The status of one policy, or of several.
+fn status() -> String {
+    let references: Vec<String> =
+        KINDS.iter().map(|kind| format!("{{ \"$ref\": \"#/definitions/{kind}\" }}")).collect();
+    let one = references.join(", ");
+    let mut all = definitions(status_of);
+    all.push(definition("head", include_str!("schema/status/head.json")));
+    format!(
+        "{{\n  \"$schema\": \"http://json-schema.org/draft-07/schema#\",\n  \
+         \"title\": \"What egressctl status --json prints\",\n  \
+         \"description\": \"An object for one policy, an array for several.\",\n  \
+         \"anyOf\": [{one}, {{ \"type\": \"array\", \"items\": {{ \"anyOf\": [{one}] }} }}],\n  \
+         \"definitions\": {{\n{}\n  }}\n}}",
+        all.join(",\n"),
+    )
+}
+
+fn definitions(of: fn(Kind) -> &'static str) -> Vec<String> {
+    KINDS.iter().map(|kind| definition(kind.as_str(), of(*kind))).collect()
+}
+
+fn definition(name: &str, text: &str) -> String {
+    format!("    \"{name}\": {}", text.trim_end().replace('\n', "\n    "))
+}

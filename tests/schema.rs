@@ -1,0 +1,441 @@
+//! `egressctl schema`: an editor that goes by it says what the parser says.
+//!
+//! Every object of the policies below is walked beside its schema, and changed key by key: what is
+//! held to the parser is its behaviour, not its source.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    missing_docs,
+    reason = "test code"
+)]
+
+mod world;
+
+use egressctl::outcome::Ending;
+use egressctl::policy::Policy;
+use egressctl::pool::status::status;
+use egressctl::record::{LastStep, LoadedNft, Record};
+use jsonschema::Validator;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use std::process::Command;
+use world::{Endpoint, Lab};
+
+/// A schema as the program prints it.
+fn schema(what: &str) -> Value {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_egressctl")).args(["schema", what]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stderr.is_empty());
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// What judges by it. That it is a schema of its draft is checked on the way.
+fn judge(schema: &Value) -> Validator {
+    jsonschema::validator_for(schema).unwrap()
+}
+
+fn complaints(judge: &Validator, value: &Value) -> Vec<String> {
+    judge.iter_errors(value).map(|e| format!("{} at {}", e, e.instance_path())).collect()
+}
+
+/// Policies that between them hold every object that a policy may hold.
+fn whole_policies() -> Vec<Value> {
+    let pool = json!({
+        "$schema": "/usr/share/egressctl/policy.schema.json",
+        "kind": "pool",
+        "description": "all of it",
+        "slots": { "interfaces": ["vpn1", "vpn2"], "first_table": 101 },
+        "clients": ["10.77.0.11", { "prefix": "10.78.0.0/22", "spread": true }, "user:unbound"],
+        "lan_interfaces": ["eth1"],
+        "wan_interface": "eth0",
+        "provider": { "directory": { "path": "/etc/egressctl/endpoints" } },
+        "candidates": { "country": [], "city": [], "name": [], "exclude": [], "spread_by": "city" },
+        "probe": { "urls": ["http://192.0.2.1/"], "require": "all", "expect_status": [200], "timeout_sec": 3,
+                   "large": { "url": "http://192.0.2.1/large", "bytes": 1400 } },
+        "exit_ip": { "url": "http://192.0.2.1/ip", "interval_sec": 60, "must_differ_from_wan": false },
+        "wan": { "urls": ["http://192.0.2.1/"], "require": "all" },
+        "test": { "interface_prefix": "t", "parallel": 2, "enough": 3 },
+        "routing": { "rule_priority": 10000, "protocol": 202, "first_mark": "0x11110000", "local": ["10.0.0.0/8"],
+                     "ipv6": "off", "masquerade": false, "barrier": false, "inbound": "block", "cut": "none" },
+        "wireguard": { "tool": "wg", "userspace": "wireguard-go" },
+        "bootstrap": { "wireguard": { "interface": "vpnboot", "config": "/etc/egressctl/bootstrap.conf", "keep": "down" } },
+        "params": {
+            "health_check_interval_sec": 11, "health_failures_before_down": 3, "local_repair_retest_count": 3,
+            "full_refresh_after_repairs": 6, "hmn_refresh_retry_interval_sec": 901, "bootstrap_retry_interval_sec": 31,
+            "bootstrap_candidate_retry_count": 2, "bootstrap_slot": "vpn2", "bootstrap_strategy_order": ["direct"],
+            "candidate_test_timeout_sec": 9, "candidate_test_retries": 2, "min_healthy_slots_to_exit_direct": 1,
+            "direct_grace_sec": 31, "direct_failopen_enabled": false, "emergency_commit_enabled": false,
+            "exit_direct_from_cache": true, "refresh_min_ratio": 0.4, "flap_limit": 4, "flap_window_sec": 1801,
+            "step_budget_sec": 61
+        }
+    });
+    let identity = json!({ "private_key_file": "/k", "preshared_key_file": "/p", "address": ["10.64.0.2/32"] });
+    let url = "https://198.51.100.1/list";
+    let net = |more: Value| {
+        let mut all =
+            json!({ "ca_file": "/ca", "timeout_sec": 31, "via": "tunnel", "allow_loopback": true });
+        all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        all
+    };
+    let service = net(json!({ "urls": [url], "identity": identity, "port": 51821 }));
+    let providers = [
+        json!({ "http": net(json!({ "url": url, "urls": [url], "identity": identity, "token_file": "/t" })) }),
+        json!({ "exec": { "path": "/usr/local/bin/list", "args": ["-a"], "identity": identity, "timeout_sec": 31 } }),
+        json!({ "hidemyname": net(json!({ "code_file": "/c", "urls": [url], "list_path": "/l", "config_path": "/c",
+                                          "awg": 0, "pause_ms": 1, "batch": 2 })) }),
+        json!({ "mullvad": service }),
+        json!({ "ivpn": service }),
+        json!({ "nordvpn": service }),
+        json!({ "gluetun": net(json!({ "provider": "airvpn", "url": url, "urls": [url], "identity": identity, "port": 1637 })) }),
+    ];
+    let with = |provider: &Value| {
+        let mut policy = pool.clone();
+        policy["provider"] = provider.clone();
+        policy
+    };
+    std::iter::once(pool.clone()).chain(providers.iter().map(with)).collect()
+}
+
+/// The schema that stands at the end of references.
+fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    let one = |list: &'a Value| {
+        list.as_array().and_then(|all| all.iter().find(|s| s.get("$ref").is_some()))
+    };
+    let target = schema.get("$ref").or_else(|| {
+        let inner = schema.get("allOf").or_else(|| schema.get("anyOf")).and_then(one)?;
+        inner.get("$ref")
+    });
+    match target {
+        Some(target) => {
+            resolved(root, root.pointer(target.as_str().unwrap().trim_start_matches('#')).unwrap())
+        }
+        None => schema,
+    }
+}
+
+/// An object of a policy, by its pointer, and the schema of it.
+struct Place<'a> {
+    pointer: String,
+    schema: &'a Value,
+}
+
+/// Every object of a policy. Those that differ in their provider only are not walked elsewhere again.
+fn places<'a>(root: &'a Value, policy: &Value) -> Vec<Place<'a>> {
+    fn walk<'a>(
+        root: &'a Value,
+        schema: &'a Value,
+        value: &Value,
+        at: &str,
+        into: &mut Vec<Place<'a>>,
+    ) {
+        let schema = resolved(root, schema);
+        match value {
+            Value::Object(object) => {
+                let schema = if schema.get("properties").is_some()
+                    || schema.get("additionalProperties").is_some()
+                {
+                    schema
+                } else {
+                    // One of several shapes: the one of an object.
+                    let shapes =
+                        schema["anyOf"].as_array().unwrap_or_else(|| panic!("{at}: no object"));
+                    shapes.iter().find(|shape| shape["type"] == "object").unwrap()
+                };
+                into.push(Place { pointer: at.to_owned(), schema });
+                for (key, value) in object {
+                    let inner = schema["properties"]
+                        .get(key)
+                        .unwrap_or_else(|| panic!("{at}/{key} is not described"));
+                    walk(root, inner, value, &format!("{at}/{}", key.replace('/', "~1")), into);
+                }
+            }
+            Value::Array(items) => {
+                for (n, item) in items.iter().enumerate() {
+                    if item.is_object() {
+                        walk(root, &schema["items"], item, &format!("{at}/{n}"), into);
+                    }
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let mut all = Vec::new();
+    let kind = policy["kind"].as_str().unwrap();
+    walk(root, &root["definitions"][kind], policy, "", &mut all);
+    if policy["provider"].get("directory").is_none() && kind == "pool" {
+        all.retain(|place| place.pointer.starts_with("/provider"));
+    }
+    all
+}
+
+fn object<'a>(policy: &'a mut Value, pointer: &str) -> &'a mut Map<String, Value> {
+    policy.pointer_mut(pointer).unwrap().as_object_mut().unwrap()
+}
+
+/// The keys that the parser knows at a place, as it says them when it meets one that it does not know.
+fn known_to_the_parser(policy: &Value, place: &Place<'_>) -> BTreeSet<String> {
+    let mut policy = policy.clone();
+    let here = object(&mut policy, &place.pointer);
+    let one_of_several = place.schema.get("maxProperties").is_some();
+    if one_of_several {
+        here.clear();
+    }
+    here.insert("zzzz".to_owned(), json!({}));
+    let said = Policy::parse(&policy.to_string()).unwrap_err().to_string();
+    assert!(said.contains("zzzz"), "{}: {said}", place.pointer);
+    if let Some((_, known)) = said.split_once("known here: ") {
+        return known.split(", ").map(str::to_owned).collect();
+    }
+    // `unknown variant `zzzz`, expected one of `a`, `b``
+    said.split('`').skip(3).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_example_is_a_policy_to_an_editor_too() {
+    let judge = judge(&schema("policy"));
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/policies");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let policy: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(complaints(&judge, &policy), [""; 0], "{}", path.display());
+        seen += 1;
+    }
+    assert!(seen > 0);
+}
+
+#[test]
+fn the_schema_and_the_parser_know_the_same_keys_at_every_place() {
+    let root = schema("policy");
+    let judge = judge(&root);
+    let mut walked = BTreeSet::new();
+    for policy in whole_policies() {
+        Policy::parse(&policy.to_string()).unwrap_or_else(|fault| panic!("{fault}: {policy}"));
+        assert_eq!(complaints(&judge, &policy), [""; 0]);
+        for place in places(&root, &policy) {
+            let described: BTreeSet<String> =
+                place.schema["properties"].as_object().unwrap().keys().cloned().collect();
+            assert_eq!(described, known_to_the_parser(&policy, &place), "at {:?}", place.pointer);
+            assert_eq!(place.schema["additionalProperties"], false, "{}", place.pointer);
+            let mut unknown = policy.clone();
+            object(&mut unknown, &place.pointer).insert("zzzz".to_owned(), json!(1));
+            assert!(!judge.is_valid(&unknown), "an editor takes any key at {:?}", place.pointer);
+            walked.insert(std::ptr::from_ref(place.schema));
+        }
+    }
+    let mut all = 0;
+    for_each_schema(&root["definitions"], &mut |schema| {
+        let described = schema.get("properties").and_then(Value::as_object);
+        if schema.get("additionalProperties").is_some() && described.is_some() {
+            assert!(walked.contains(&std::ptr::from_ref(schema)), "no policy here holds {schema}");
+            all += 1;
+        }
+    });
+    assert!(all > 20, "only {all} objects");
+}
+
+/// Calls `tell` with every object of a schema, itself first.
+fn for_each_schema<'a>(schema: &'a Value, tell: &mut impl FnMut(&'a Value)) {
+    match schema {
+        Value::Object(object) => {
+            tell(schema);
+            object.values().for_each(|inner| for_each_schema(inner, tell));
+        }
+        Value::Array(items) => items.iter().for_each(|inner| for_each_schema(inner, tell)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn a_default_is_what_the_parser_takes_where_the_key_is_left_out() {
+    let root = schema("policy");
+    let mut seen = 0;
+    for policy in whole_policies() {
+        for place in places(&root, &policy) {
+            for (key, inner) in place.schema["properties"].as_object().unwrap() {
+                let Some(default) = inner.get("default") else { continue };
+                let (mut with, mut without) = (policy.clone(), policy.clone());
+                object(&mut with, &place.pointer).insert(key.clone(), default.clone());
+                object(&mut without, &place.pointer).remove(key);
+                let parse = |policy: &Value| {
+                    Policy::parse(&policy.to_string())
+                        .unwrap_or_else(|fault| panic!("{}/{key}: {fault}", place.pointer))
+                };
+                assert_eq!(parse(&with), parse(&without), "{}/{key}", place.pointer);
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 50, "only {seen} defaults");
+}
+
+#[test]
+fn a_key_that_may_be_left_out_and_one_that_may_not_are_told_apart() {
+    let root = schema("policy");
+    let judge = judge(&root);
+    for policy in whole_policies() {
+        for place in places(&root, &policy) {
+            let keys: Vec<String> =
+                object(&mut policy.clone(), &place.pointer).keys().cloned().collect();
+            for key in keys {
+                let mut without = policy.clone();
+                object(&mut without, &place.pointer).remove(&key);
+                let parsed = Policy::parse(&without.to_string());
+                let missing = parsed.as_ref().is_err_and(|fault| {
+                    let said = fault.to_string();
+                    said.contains("missing field") || said.contains("has no \"kind\"")
+                });
+                let refused = !judge.is_valid(&without);
+                let empty_choice = place.schema.get("maxProperties").is_some();
+                assert_eq!(refused, missing || empty_choice, "{}/{key}: {parsed:?}", place.pointer);
+            }
+        }
+    }
+}
+
+/// Values of which most are wrong at any key.
+fn values() -> [Value; 14] {
+    [
+        json!(null),
+        json!(true),
+        json!(0),
+        json!(1),
+        json!(-1),
+        json!(1.5),
+        json!(70_000),
+        json!("x"),
+        json!(""),
+        json!([]),
+        json!(["x"]),
+        json!([1]),
+        json!({}),
+        json!({ "zzzz": 1 }),
+    ]
+}
+
+#[test]
+fn an_editor_never_refuses_what_the_parser_takes_and_knows_a_wrong_type() {
+    let root = schema("policy");
+    let judge = judge(&root);
+    let mut seen = 0;
+    let mut apart = BTreeSet::new();
+    for policy in whole_policies() {
+        for place in places(&root, &policy) {
+            for (key, inner) in place.schema["properties"].as_object().unwrap() {
+                let is_object = resolved(&root, inner).get("properties").is_some();
+                for value in values() {
+                    // The parser takes a list for an object, in the order of its keys. Nobody writes that.
+                    if is_object && value.is_array() {
+                        continue;
+                    }
+                    let mut changed = policy.clone();
+                    object(&mut changed, &place.pointer).insert(key.clone(), value.clone());
+                    let parsed = Policy::parse(&changed.to_string());
+                    let said = parsed.as_ref().err().map(ToString::to_string).unwrap_or_default();
+                    let wrong_type =
+                        said.contains("invalid type") || said.contains("unknown variant");
+                    let at = format!("{}/{key} = {value}", place.pointer);
+                    match (judge.is_valid(&changed), parsed.is_ok()) {
+                        (false, true) => {
+                            apart.insert(format!("{at}: refused by the schema, a good policy"));
+                        }
+                        (true, false) if wrong_type => {
+                            apart.insert(format!("{at}: taken by the schema, {said}"));
+                        }
+                        (true, _) | (false, false) => {}
+                    }
+                    seen += 1;
+                }
+            }
+        }
+    }
+    assert!(seen > 1000, "{seen}");
+    assert!(apart.is_empty(), "{apart:#?}");
+}
+
+#[test]
+fn every_key_is_described_and_one_that_holds_a_value_with_its_unit_and_default() {
+    for what in ["policy", "state", "status"] {
+        let root = schema(what);
+        let mut seen = 0;
+        for_each_schema(&root, &mut |schema| {
+            let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+                return;
+            };
+            for (key, inner) in properties {
+                if inner.get("const").is_some() && inner.get("description").is_none() {
+                    // What a condition looks at.
+                    continue;
+                }
+                let described =
+                    inner.get("description").or_else(|| resolved(&root, inner).get("description"));
+                let described =
+                    described.and_then(Value::as_str).unwrap_or_else(|| panic!("{what}: {key}"));
+                assert!(
+                    !described.is_empty() && described.ends_with('.'),
+                    "{what}: {key}: {described:?}"
+                );
+                let is_value = resolved(&root, inner).get("properties").is_none()
+                    && inner.get("$ref").is_none();
+                if what == "policy" && is_value && described != "The kind of policy." {
+                    let has_default =
+                        described.contains("Default: ") || described.contains("Required");
+                    let is_named =
+                        described.contains("Value: ") || inner.get("maxProperties").is_some();
+                    assert!(has_default && is_named, "{key}: {described:?}");
+                }
+                seen += 1;
+            }
+        });
+        assert!(seen > 10, "{what}");
+    }
+}
+
+#[test]
+fn what_a_pool_remembers_and_what_status_prints_are_as_described() {
+    let (state, shown) = (judge(&schema("state")), judge(&schema("status")));
+    let mut lab = Lab::new(world::policy(2, 3, &json!({})), &["a", "b", "c", "d"]);
+    let mut statuses = Vec::new();
+    let record = Record::default();
+    statuses.push(serde_json::to_value(status(&lab.name, &lab.policy, &record, &lab.now)).unwrap());
+    for dead in [
+        &[][..],
+        &["a"],
+        &["a"],
+        &["a", "b", "c", "d"],
+        &["a", "b", "c", "d"],
+        &["a", "b", "c", "d"],
+    ] {
+        lab.set(dead, Endpoint::Dead);
+        let played = lab.step();
+        let record = Record {
+            machine: Some(played.after.clone()),
+            paused: Some(lab.now.clone()),
+            owned: lab.owned.clone(),
+            nft: Some(LoadedNft { text: "0".to_owned(), listing: "1".to_owned() }),
+            last_step: Some(LastStep {
+                at: lab.now.clone(),
+                outcome: Ending::RolledBack,
+                transition: Some("NORMAL -> LOCAL_REPAIR".to_owned()),
+                duration_ms: 41,
+                reasons: played.decision.wished.reasons.clone(),
+            }),
+        };
+        let file = json!({ "version": 1, "kind": "pool", "policy": "home", "path": "/etc/egressctl/home.json",
+                           "generation": 7, "saved_at": lab.now.at, "body": record });
+        assert_eq!(complaints(&state, &file), [""; 0]);
+        statuses
+            .push(serde_json::to_value(status(&lab.name, &lab.policy, &record, &lab.now)).unwrap());
+        lab.later(40);
+    }
+    for status in &statuses {
+        assert_eq!(complaints(&shown, status), [""; 0], "{status}");
+    }
+    assert_eq!(complaints(&shown, &json!(statuses)), [""; 0]);
+    assert!(!shown.is_valid(&json!({})));
+    assert!(!state.is_valid(&json!({})));
+}
