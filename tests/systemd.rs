@@ -52,7 +52,10 @@ fn analyze(args: &[&str], files: &[PathBuf]) -> Output {
 /// The units with the built program in the place of the installed one.
 fn built(into: &Path) -> Vec<PathBuf> {
     let place = |name: &String| {
-        let text = unit(name).replace("/usr/local/bin/egressctl", env!("CARGO_BIN_EXE_egressctl"));
+        let text = unit(name).replace(
+            "ExecStart=egressctl ",
+            concat!("ExecStart=", env!("CARGO_BIN_EXE_egressctl"), " "),
+        );
         // The checker reads an instance of a template as a unit that is named.
         let path = into.join(name.replace("@.", "@vpn1."));
         fs::write(&path, text).unwrap();
@@ -114,5 +117,48 @@ fn a_step_ends_by_its_own_deadline_and_its_soft_codes_are_no_failures() {
         assert_eq!(values(&text, "StateDirectoryMode"), ["0700"], "{name}");
         assert!(values(&text, "RemainAfterExit").is_empty(), "{name} would step once only");
         assert!(values(&text, "ProtectKernelTunables").is_empty(), "{name} writes rp_filter");
+    }
+}
+
+fn example(name: &str) -> String {
+    fs::read_to_string(folder().join("examples").join(name)).unwrap()
+}
+
+#[test]
+fn the_units_go_with_the_examples_of_an_alert_and_of_credentials() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = built(folder.path());
+    for of in ["egressctl.service", "egressctl@vpn1.service"] {
+        let drop_ins = folder.path().join(format!("{of}.d"));
+        fs::create_dir(&drop_ins).unwrap();
+        for name in ["alert.conf", "credentials.conf"] {
+            fs::write(drop_ins.join(name), example(name)).unwrap();
+        }
+    }
+    let alert = folder.path().join("egressctl-alert@egressctl.service.service");
+    fs::write(&alert, example("egressctl-alert@.service")).unwrap();
+    files.push(alert.clone());
+    let output = analyze(&["verify", "--man=no"], &files);
+    let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said, "");
+    assert!(output.status.success());
+    let output = analyze(&["security", "--offline=true", THRESHOLD], &[alert]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let alert = example("egressctl-alert@.service");
+    assert_eq!(values(&alert, "StartLimitBurst"), ["1"], "every failing step would tell again");
+}
+
+#[test]
+fn the_line_of_cron_finds_every_program_and_sends_no_mail() {
+    let cron = example("cron");
+    let path = values(&cron, "PATH")[0];
+    for folder in ["/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"] {
+        assert!(path.split(':').any(|part| part == folder), "{folder} is not in {path}");
+    }
+    let line = cron.lines().find(|line| line.starts_with("* * * * * root ")).unwrap();
+    assert!(line.contains("egressctl step 2>&1 | logger"), "{line}");
+    let manual = fs::read_to_string(folder().join("../man/egressctl.8")).unwrap();
+    for part in [line, &format!("PATH={path}")] {
+        assert!(manual.contains(part), "man/egressctl.8 does not show {part}");
     }
 }
