@@ -4,11 +4,12 @@
 //! **Invariant:** only servers that are online and speak `WireGuard` are offered; the token goes to
 //! the place that the policy names for it and to no other.
 
-use super::entry::{Offer, OwnEnd, secret};
+use super::entry::{Offer, OwnEnd};
 use super::fetch::{Fetch, unread};
 use super::shape::{self, Loose, Raws, text};
 use super::{NoList, Offers, Trouble};
 use crate::host::http::{Parcel, Verb};
+use crate::host::secret::secret;
 use crate::observation::ListQuestion;
 use crate::policy::provider::{NordVpn, Place};
 use anyhow::Context as _;
