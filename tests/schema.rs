@@ -287,7 +287,9 @@ fn a_key_that_may_be_left_out_and_one_that_may_not_are_told_apart() {
                 let parsed = Policy::parse(&without.to_string());
                 let missing = parsed.as_ref().is_err_and(|fault| {
                     let said = fault.to_string();
-                    said.contains("missing field") || said.contains("has no \"kind\"")
+                    ["missing field", "has no \"kind\"", "has neither identity"]
+                        .iter()
+                        .any(|words| said.contains(words))
                 });
                 let refused = !judge.is_valid(&without);
                 let empty_choice = place.schema.get("maxProperties").is_some();
