@@ -10,12 +10,14 @@
 mod candidates;
 mod kernel;
 mod pages;
+mod standby;
 
 pub use candidates::{
     ListQuestion, ListReading, ListVia, Trial, TrialReading, TrialResult, Validators,
 };
 pub use kernel::{Counters, KernelReading, KernelScope, Keys, Realm};
 pub use pages::{AnyOrAll, Asker, Expect, Page, PageReading, Pages, PagesReading, Way};
+pub use standby::{StandbyQuestion, StandbyReading};
 
 use crate::time::Moment;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +36,8 @@ pub enum Question {
     List(Box<ListQuestion>),
     /// A candidate, tried on a test interface.
     Trial(Box<Trial>),
+    /// The file of the standby tunnel.
+    Standby(Box<StandbyQuestion>),
     /// Nothing but the time: what is asked in the next round is that much later.
     Wait {
         /// Which time this is asked in this run, from 0.
@@ -49,7 +53,12 @@ impl Question {
     pub fn changes(&self) -> bool {
         match self {
             Self::List(_) | Self::Trial(_) => true,
-            Self::Kernel(_) | Self::Names(_) | Self::Pages(_) | Self::Wait { .. } => false,
+            // A copy of the standby's file is nobody's but ours.
+            Self::Kernel(_)
+            | Self::Names(_)
+            | Self::Pages(_)
+            | Self::Standby(_)
+            | Self::Wait { .. } => false,
         }
     }
 
@@ -62,6 +71,7 @@ impl Question {
             | Self::Names(_)
             | Self::Pages(_)
             | Self::List(_)
+            | Self::Standby(_)
             | Self::Wait { .. } => false,
         }
     }
@@ -80,6 +90,8 @@ pub enum Reading {
     List(ListReading),
     /// How the trial went.
     Trial(TrialReading),
+    /// The tunnel that the file describes.
+    Standby(Box<StandbyReading>),
     /// The time is over.
     Waited,
 }
@@ -106,6 +118,15 @@ impl Observation {
         self.readings.values().find_map(|reading| {
             let Reading::Kernel(kernel) = reading else { return None };
             Some(kernel.as_ref())
+        })
+    }
+
+    /// What the file of the standby tunnel says, once it was read.
+    #[must_use]
+    pub fn standby(&self) -> Option<&StandbyReading> {
+        self.readings.values().find_map(|reading| {
+            let Reading::Standby(standby) = reading else { return None };
+            Some(standby.as_ref())
         })
     }
 

@@ -165,9 +165,9 @@ fn two_policies_that_claim_the_same_are_both_named() {
 #[test]
 fn what_has_no_effect_is_noted_where_a_person_reads_it() {
     let bench = Bench::new();
-    let idle = r#""bootstrap": { "wireguard": { "interface": "vpnboot", "config": "/etc/b.conf" } }, "clients""#;
+    let idle = r#""bootstrap": { "wireguard": { "interface": "vpnboot", "config": "/etc/b.conf", "keep": "down" } }, "clients""#;
     bench.write("home.json", POLICY.replace("\"clients\"", idle));
-    let note = "egressctl: note: policy home: bootstrap.wireguard has no effect in this version";
+    let note = "egressctl: note: policy home: bootstrap.wireguard has no effect: the provider is on this machine, so that the tunnel is never needed";
     for command in ["plan", "status"] {
         let outcome = bench.run(&[command]);
         let notes = outcome.stderr.lines().filter(|line| line.contains("note: "));

@@ -202,3 +202,125 @@ fn slots_are_spread_over_places_where_the_policy_wants_it_and_filled_all_the_sam
         assert_eq!(now.name, apart, "the place that the other slot does not have");
     }
 }
+
+/// What the provider was asked with: the version that is at hand.
+fn known(played: &Played) -> Vec<Option<String>> {
+    played.seen.lists().map(|(question, _)| question.known.as_ref()?.etag.clone()).collect()
+}
+
+#[test]
+fn a_list_that_has_not_changed_is_fetched_with_its_version_and_counts_as_fetched() {
+    let mut lab = lab(2, &ALL[..4], &Value::Null, &json!({}));
+    lab.tag = Some("v1".to_owned());
+    let first = lab.step();
+    assert_eq!(known(&first), [None], "nothing is at hand");
+    let before = lab.state().pool.clone().unwrap();
+    asks_for_a_refresh(&mut lab);
+    lab.later(10);
+    let unchanged = lab.step();
+    tell("refresh_the_list_is_unchanged", &lab, &unchanged);
+    assert_eq!(known(&unchanged), [Some("v1".to_owned())]);
+    assert_eq!(unchanged.after.mode, Mode::Normal);
+    let after = lab.state().pool.clone().unwrap();
+    assert_eq!((before.generation, after.generation), (1, 2), "it is a full refresh");
+    assert_eq!(before.candidates, after.candidates, "with the files that are there");
+    assert!(lab.state().generations().contains(&1), "whose folder stays");
+    assert_eq!(after.validators, before.validators);
+    assert_eq!(lab.state().repair_events_since_full_refresh, 0);
+    // A newer list comes whole, with a version of its own.
+    lab.tag = Some("v2".to_owned());
+    lab.source = Source::Lists(vec!["a", "b", "e"]);
+    lab.set(&["e"], Endpoint::Alive);
+    asks_for_a_refresh(&mut lab);
+    lab.later(10);
+    assert_eq!(known(&lab.step()), [Some("v1".to_owned())]);
+    let newest = lab.state().pool.clone().unwrap();
+    assert_eq!(newest.validators.unwrap().etag.as_deref(), Some("v2"));
+    assert_eq!(newest.candidates.len(), 3);
+}
+
+#[test]
+fn out_of_direct_an_unchanged_list_is_a_list() {
+    let mut lab = lab(1, &ALL[..2], &Value::Null, &json!({}));
+    lab.tag = Some("v1".to_owned());
+    lab.step();
+    lab.set(&ALL[..2], Endpoint::Dead);
+    until(&mut lab, 12, |played| played.after.mode == Mode::BootstrapRecovery);
+    lab.set(&ALL[..2], Endpoint::Alive);
+    let back = until(&mut lab, 12, |played| played.after.mode == Mode::Normal);
+    assert_eq!(back.after.pool.unwrap().candidates.len(), 2);
+}
+
+#[test]
+fn a_list_that_gives_too_few_lets_the_last_pool_end_direct_where_the_policy_wants_it() {
+    for from_cache in [false, true] {
+        let mut lab = lab(
+            2,
+            &ALL[..4],
+            &Value::Null,
+            &json!({
+                "exit_direct_from_cache": from_cache, "bootstrap_strategy_order": ["direct"],
+                "hmn_refresh_retry_interval_sec": 3600,
+            }),
+        );
+        lab.step();
+        lab.set(&ALL[..4], Endpoint::Dead);
+        // The provider answers all the time, with what does not work.
+        lab.source = Source::Lists(vec!["e", "f"]);
+        until(&mut lab, 12, |played| played.after.mode == Mode::BootstrapRecovery);
+        lab.later(31);
+        lab.step();
+        let asked = lab.state().last_generation;
+        lab.set(&ALL[2..4], Endpoint::Alive);
+        for _ in 0..4 {
+            lab.later(31);
+            let played = lab.step();
+            if played.after.mode == Mode::DegradedPool {
+                tell("bootstrap_recovery_too_few_and_the_last_pool", &lab, &played);
+                break;
+            }
+        }
+        let state = lab.state();
+        assert_eq!(state.last_generation, asked, "the list at hand is not asked for again");
+        if from_cache {
+            assert_eq!(state.mode, Mode::DegradedPool);
+            assert_eq!(state.pool.as_ref().unwrap().generation, 1, "generation kept");
+            assert!(state.short.is_none() && state.fresh.is_none());
+            assert!(!state.egress.values().any(|egress| *egress == Egress::Direct));
+        } else {
+            assert_eq!(state.mode, Mode::BootstrapRecovery, "only a new list ends it");
+            assert_eq!(state.fresh.as_ref().unwrap().candidates.len(), 2, "the list is kept");
+        }
+    }
+}
+
+#[test]
+fn a_last_pool_that_does_not_work_either_leaves_the_list_at_hand() {
+    let mut lab = lab(
+        2,
+        &ALL[..4],
+        &Value::Null,
+        &json!({
+            "exit_direct_from_cache": true, "bootstrap_strategy_order": ["direct"],
+            "hmn_refresh_retry_interval_sec": 3600,
+        }),
+    );
+    lab.step();
+    lab.set(&ALL[..4], Endpoint::Dead);
+    lab.source = Source::Lists(vec!["e", "f"]);
+    until(&mut lab, 12, |played| played.after.mode == Mode::BootstrapRecovery);
+    // Testing takes several steps.
+    lab.trial_sec = 6;
+    for _ in 0..8 {
+        lab.later(31);
+        let played = lab.step();
+        let lists = played.after.fresh.iter().chain(&played.after.short);
+        assert!(lists.clone().count() <= 2 && played.after.last_generation <= 2);
+        for list in lists {
+            assert!(played.after.generations().contains(&list.generation), "its files stay");
+        }
+    }
+    lab.set(&["e", "f"], Endpoint::Alive);
+    until(&mut lab, 8, |played| played.after.mode == Mode::Normal);
+    assert_eq!(lab.state().pool.as_ref().unwrap().generation, 2, "the list that was kept");
+}

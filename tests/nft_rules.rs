@@ -45,6 +45,7 @@ fn plain() -> Layout {
             })
             .collect(),
         other_tunnels: [interface("vpnt1")].into(),
+        other_addresses: [].into(),
         lan: [interface("eth1")].into(),
         wan: interface("eth0"),
         local: vec!["10.77.0.0/24".parse().unwrap()],

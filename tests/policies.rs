@@ -174,7 +174,7 @@ fn a_client_that_is_not_one_is_refused_where_it_stands() {
 fn interfaces_tables_marks_and_priorities_that_collide_are_refused() {
     let marks = |mark: &str| {
         format!(
-            "routing.first_mark {mark}: this and the next 0x1001 marks must share their upper 16 bits, which are not 0: write one like 0x45470000"
+            "routing.first_mark {mark}: this and the next 0x1003 marks must share their upper 16 bits, which are not 0: write one like 0x45470000"
         )
     };
     for (path, value, said) in [
@@ -204,6 +204,12 @@ fn interfaces_tables_marks_and_priorities_that_collide_are_refused() {
             "slots.first_table",
             json!(252),
             "slots.first_table 252 and 2 slots reach a table that the kernel uses itself (0, 253 to 255): write another first table, such as 101"
+                .to_owned(),
+        ),
+        (
+            "slots.first_table",
+            json!(253),
+            "slots.first_table 253 and 2 slots reach a table that the kernel uses itself (0, 253 to 255): write another first table, such as 101"
                 .to_owned(),
         ),
         ("routing", json!({"first_mark": "0x4547f000"}), marks("0x4547f000")),
@@ -296,15 +302,24 @@ fn more_prefixes_than_there_are_rule_priorities_are_refused() {
 }
 
 #[test]
-fn what_has_no_effect_yet_is_noted() {
+fn what_has_no_effect_beside_the_rest_is_noted() {
     let notes = |path: &str, value: Value| {
         let mut policy = good();
         policy[path] = value;
         Policy::parse(&policy.to_string()).unwrap().notes()
     };
-    let told = |key: &str| vec![format!("{key} has no effect in this version")];
-    let standby = json!({"wireguard": {"interface": "vpnboot", "config": "/etc/boot.conf"}});
-    assert_eq!(notes("bootstrap", standby), told("bootstrap.wireguard"));
+    let standby = |keep: &str| {
+        let config = "/etc/boot.conf";
+        json!({"wireguard": {"interface": "vpnboot", "config": config, "keep": keep}})
+    };
+    // It says that the uplink works, although a provider on this machine is not asked by it.
+    assert_eq!(notes("bootstrap", standby("standby")), [""; 0]);
+    assert_eq!(
+        notes("bootstrap", standby("down")),
+        [
+            "bootstrap.wireguard has no effect: the provider is on this machine, so that the tunnel is never needed"
+        ]
+    );
     assert_eq!(notes("params", json!({"exit_direct_from_cache": true})), [""; 0]);
     assert_eq!(notes("bootstrap", json!({"wireguard": null})), [""; 0]);
 }

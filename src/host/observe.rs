@@ -5,7 +5,7 @@
 
 use super::apply::Hands;
 use super::{clock, look, pages, provider, resolve, trial};
-use crate::observation::{Question, Reading, TrialReading, TrialResult};
+use crate::observation::{Question, Reading, StandbyReading, TrialReading, TrialResult};
 use anyhow::{Context as _, bail};
 use std::io;
 use std::path::Path;
@@ -62,6 +62,10 @@ fn answer(question: &Question, eyes: &Eyes<'_>) -> anyhow::Result<Reading> {
         }
         Question::Pages(asked) => Reading::Pages(pages::ask(asked)?),
         Question::List(asked) => Reading::List(provider::list(asked, eyes.folder, eyes.may_change)),
+        Question::Standby(asked) => {
+            let described = provider::standby(asked, eyes.folder, eyes.may_change);
+            Reading::Standby(Box::new(StandbyReading { described }))
+        }
         Question::Trial(asked) if eyes.may_change => {
             Reading::Trial(trial::trial(asked, eyes.hands)?)
         }

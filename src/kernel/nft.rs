@@ -28,6 +28,8 @@ pub struct Layout {
     pub slots: BTreeMap<Interface, SlotLayout>,
     /// Other tunnels of ours that nothing new may come in from: test, bootstrap and standby.
     pub other_tunnels: BTreeSet<Interface>,
+    /// Their own addresses, as far as they stay.
+    pub other_addresses: BTreeSet<Ipv4Addr>,
     /// Where clients are.
     pub lan: BTreeSet<Interface>,
     /// The uplink.
@@ -97,6 +99,7 @@ impl Layout {
         Self {
             slots: BTreeMap::new(),
             other_tunnels: BTreeSet::new(),
+            other_addresses: BTreeSet::new(),
             placement: self
                 .placement
                 .iter()
@@ -302,8 +305,12 @@ impl Layout {
     /// What the kernel still sends by itself from a tunnel's address, for a process that has ended
     /// or for a flow that was cut, belongs to no user any more and must not leave in clear either.
     fn source(&self, out: &mut String) {
-        let addresses: BTreeSet<&Ipv4Addr> =
-            self.slots.values().flat_map(|slot| &slot.addresses).collect();
+        let addresses: BTreeSet<&Ipv4Addr> = self
+            .slots
+            .values()
+            .flat_map(|slot| &slot.addresses)
+            .chain(&self.other_addresses)
+            .collect();
         if addresses.is_empty() {
             return;
         }

@@ -17,7 +17,7 @@ pub enum Asker {
     Wan,
     /// The uplink, for its exit address.
     WanExit,
-    /// A slot, for its health.
+    /// A slot or the standby tunnel, for its health.
     Slot(Interface),
     /// A slot, for a page of more than one packet.
     SlotLarge(Interface),

@@ -21,7 +21,7 @@ pub fn overlap(a: (&PolicyName, &Policy), b: (&PolicyName, &Policy)) -> Option<S
 
 fn pools(a: &PoolPolicy, b: &PoolPolicy) -> Option<String> {
     let interfaces = |policy: &PoolPolicy| {
-        let standby = policy.bootstrap.wireguard.iter().map(|standby| standby.interface.clone());
+        let standby = policy.standby().cloned();
         let tests = policy.test.interfaces();
         policy.slots.interfaces.iter().cloned().chain(tests).chain(standby).collect::<Vec<_>>()
     };
@@ -31,8 +31,7 @@ fn pools(a: &PoolPolicy, b: &PoolPolicy) -> Option<String> {
     }
     let tables = |policy: &PoolPolicy| {
         let first = policy.slots.first_table;
-        let n = u32::try_from(policy.slots.interfaces.len()).unwrap_or(u32::MAX);
-        (first, first.saturating_add(n))
+        (first, first.saturating_add(policy.tables()))
     };
     if meet(tables(a), tables(b)) {
         return Some(format!("routing tables from {}", tables(a).0.max(tables(b).0)));

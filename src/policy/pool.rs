@@ -298,6 +298,13 @@ pub const MARK_BASE: u32 = 0xffff_0000;
 /// `first_mark +` this marks the gateway's own requests through test interfaces, so that they are
 /// told from late packets of the kernel's own.
 pub const TEST_MARK: u32 = 0x1002;
+/// `first_mark +` this marks the gateway's own requests through the standby tunnel.
+pub const STANDBY_MARK: u32 = 0x1003;
+/// `rule_priority +` this is the rule of that mark: after the slots' and before Direct's.
+pub const STANDBY_RULE: u32 = 2_045;
+/// `rule_priority +` this is the rule of the standby's own address: after the users' and before
+/// those of the slots' addresses.
+pub const STANDBY_SOURCE_RULE: u32 = 2_559;
 /// `rule_priority +` this is the first rule of a tunnel's own address.
 pub const SOURCE_RULES: u32 = 2_560;
 /// `rule_priority +` this is the first user's rule.
@@ -383,7 +390,7 @@ pub struct Bootstrap {
     pub wireguard: Option<Standby>,
 }
 
-/// The standby tunnel, which asks the provider when nothing else does.
+/// The standby tunnel, by which the provider is asked when nothing else does it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Standby {
@@ -537,6 +544,31 @@ impl PoolPolicy {
         Mark(self.routing.first_mark.0.saturating_add(TEST_MARK))
     }
 
+    /// The mark of requests through the standby tunnel.
+    #[must_use]
+    pub fn standby_mark(&self) -> Mark {
+        Mark(self.routing.first_mark.0.saturating_add(STANDBY_MARK))
+    }
+
+    /// The interface of the standby tunnel, where there is one.
+    #[must_use]
+    pub fn standby(&self) -> Option<&Interface> {
+        self.bootstrap.wireguard.as_ref().map(|standby| &standby.interface)
+    }
+
+    /// How many routing tables are used from the first on: one a slot, and the standby's.
+    #[must_use]
+    pub fn tables(&self) -> u32 {
+        let slots = u32::try_from(self.slots.interfaces.len()).unwrap_or(u32::MAX);
+        slots.saturating_add(u32::from(self.standby().is_some()))
+    }
+
+    /// The routing table of the standby tunnel: the one after the slots'.
+    #[must_use]
+    pub fn standby_table(&self) -> Table {
+        self.table(u32::try_from(self.slots.interfaces.len()).unwrap_or(u32::MAX))
+    }
+
     /// All that is placed, in the order of the policy.
     #[must_use]
     pub fn client_keys(&self) -> Vec<ClientKey> {
@@ -567,13 +599,15 @@ impl PoolPolicy {
             .collect()
     }
 
-    /// Keys that are read and checked and have no effect yet. One that says what holds without it is
-    /// not told.
+    /// Keys that have no effect beside the others. One that says what holds without it is not told.
     pub(super) fn notes(&self) -> Vec<String> {
-        self.bootstrap
-            .wireguard
-            .iter()
-            .map(|_| "bootstrap.wireguard has no effect in this version".to_owned())
+        let standby = self.bootstrap.wireguard.iter();
+        standby
+            .filter(|standby| standby.keep == Keep::Down && self.provider.is_local())
+            .map(|_| {
+                "bootstrap.wireguard has no effect: the provider is on this machine, so that the tunnel is never needed"
+                    .to_owned()
+            })
             .collect()
     }
 

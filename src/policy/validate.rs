@@ -36,6 +36,14 @@ impl PoolPolicy {
             Tool::Awg => true,
             Tool::Wg => false,
         })?;
+        if let Some(standby) = &self.bootstrap.wireguard
+            && !standby.config.is_absolute()
+        {
+            return fault(format!(
+                "bootstrap.wireguard.config \"{}\" is not absolute: a timer has no folder of its own",
+                standby.config.display()
+            ));
+        }
         let order = &self.params.bootstrap_strategy_order;
         if order.iter().collect::<BTreeSet<_>>().len() < order.len() {
             return fault(
@@ -95,7 +103,7 @@ impl PoolPolicy {
             ));
         }
         let mut seen = BTreeSet::new();
-        let standby = self.bootstrap.wireguard.iter().map(|standby| &standby.interface);
+        let standby = self.standby();
         let edges = self.wan_interface.iter().chain(self.lan_interfaces.iter().flatten());
         for interface in slots.iter().chain(&tests).chain(standby) {
             if !seen.insert(interface) {
@@ -109,24 +117,24 @@ impl PoolPolicy {
                 ));
             }
         }
-        let last =
-            u64::from(self.slots.first_table) + u64::try_from(slots.len()).unwrap_or(u64::MAX);
+        let last = u64::from(self.slots.first_table) + u64::from(self.tables());
         if self.slots.first_table == 0
             || last > u64::from(u32::MAX)
             || (253..=255).any(|t| (u64::from(self.slots.first_table)..last).contains(&t))
         {
             return fault(format!(
-                "slots.first_table {} and {} slots reach a table that the kernel uses itself (0, 253 to 255): write another first table, such as 101",
+                "slots.first_table {} and {} slots{} reach a table that the kernel uses itself (0, 253 to 255): write another first table, such as 101",
                 self.slots.first_table,
-                slots.len()
+                slots.len(),
+                if self.standby().is_some() { " and the standby" } else { "" }
             ));
         }
         if self.routing.first_mark.0 & MARK_BASE == 0
-            || self.routing.first_mark.0 & MARK_BASE != self.test_mark().0 & MARK_BASE
+            || self.routing.first_mark.0 & MARK_BASE != self.standby_mark().0 & MARK_BASE
             || slots.len() > usize::try_from(DIRECT_MARK).unwrap_or(0)
         {
             return fault(format!(
-                "routing.first_mark {}: this and the next 0x1001 marks must share their upper 16 bits, which are not 0: write one like 0x45470000",
+                "routing.first_mark {}: this and the next 0x1003 marks must share their upper 16 bits, which are not 0: write one like 0x45470000",
                 self.routing.first_mark
             ));
         }

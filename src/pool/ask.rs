@@ -8,11 +8,11 @@ use super::state::{PoolState, Slot, Surroundings};
 use crate::machine::Owned;
 use crate::names::{Interface, Mark, PolicyName};
 use crate::observation::{
-    AnyOrAll, Asker, Expect, KernelScope, Keys, Observation, Page, Pages, Question, Realm, Trial,
-    Way,
+    AnyOrAll, Asker, Expect, KernelScope, Keys, Observation, Page, Pages, Question, Realm,
+    StandbyQuestion, Trial, Way,
 };
 use crate::policy::PoolPolicy;
-use crate::policy::pool::PRIORITIES;
+use crate::policy::pool::{PRIORITIES, Tool};
 use crate::time::Moment;
 use crate::url::Target;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,14 +40,17 @@ pub(super) fn scope(
     };
     let mut interfaces: BTreeSet<Interface> = policy.slots.interfaces.iter().cloned().collect();
     interfaces.extend(policy.test.interfaces());
+    interfaces.extend(policy.standby().cloned());
     interfaces.extend(owned.interfaces.iter().cloned());
+    let standby = state.and_then(|state| state.standby.as_ref()?.candidate.as_ref());
     let expected: BTreeMap<_, _> = policy
         .slots
         .interfaces
         .iter()
-        .filter_map(|interface| {
-            let candidate = loaded(interface)?;
-            Some((interface.clone(), (candidate.config.clone(), Keys::from(&candidate.ends))))
+        .filter_map(|interface| Some((interface, loaded(interface)?)))
+        .chain(policy.standby().zip(standby))
+        .map(|(interface, candidate)| {
+            (interface.clone(), (candidate.config.clone(), Keys::from(&candidate.ends)))
         })
         .collect();
     let mut sysctls: BTreeSet<String> = owned.sysctls.keys().cloned().collect();
@@ -83,7 +86,7 @@ pub(super) fn scope(
 pub(super) fn realm(policy: &PoolPolicy) -> Realm {
     let first = policy.routing.rule_priority;
     let table = policy.slots.first_table;
-    let more = u32::try_from(policy.slots.interfaces.len()).unwrap_or(u32::MAX).saturating_sub(1);
+    let more = policy.tables().saturating_sub(1);
     Realm {
         protocol: policy.routing.protocol,
         priorities: (first, first.saturating_add(PRIORITIES - 1)),
@@ -98,13 +101,26 @@ pub(super) fn names(policy: &PoolPolicy, state: Option<&PoolState>) -> Option<Qu
     let pages = policy.probe.urls.iter().chain(&policy.wan.urls).chain(large).chain(exit);
     let slots =
         state.into_iter().flat_map(|state| state.slots.values()).filter_map(Slot::candidate);
+    let standby = state.and_then(|state| state.standby.as_ref()?.candidate.as_ref());
+    let standby = standby.filter(|_| policy.standby().is_some());
     let names: BTreeSet<String> = pages
         .map(|url| url.host().to_owned())
-        .chain(slots.map(|candidate| candidate.host.clone()))
+        .chain(slots.chain(standby).map(|candidate| candidate.host.clone()))
         .chain(policy.provider.hosts())
         .filter(|host| host.parse::<IpAddr>().is_err())
         .collect();
     (!names.is_empty()).then_some(Question::Names(names))
+}
+
+/// The file of the standby tunnel, where the policy has one.
+pub(super) fn standby(policy: &PoolPolicy, state: Option<&PoolState>) -> Option<Question> {
+    let standby = policy.bootstrap.wireguard.as_ref()?;
+    let known = state.and_then(|state| state.standby.as_ref()?.candidate.as_ref());
+    Some(Question::Standby(Box::new(StandbyQuestion {
+        file: standby.config.clone(),
+        amnezia: policy.wireguard.tool == Tool::Awg,
+        keep: known.map(|known| known.config.clone()),
+    })))
 }
 
 /// Pages with the addresses of their hosts.
@@ -138,10 +154,11 @@ pub(super) fn next_wan_turn(seen: &Observation) -> u32 {
 }
 
 /// The mark of a request through one device: its slot's, so that it takes the way of the slot's
-/// clients, or the one of tests.
+/// clients, or the one of the standby or of tests.
 fn mark(policy: &PoolPolicy, device: &Interface) -> Option<Mark> {
     match policy.index_of(device) {
         Some(index) => Some(policy.mark(index)),
+        None if policy.standby() == Some(device) => Some(policy.standby_mark()),
         None if policy.test.interfaces().contains(device) => Some(policy.test_mark()),
         None => None,
     }
@@ -188,7 +205,7 @@ pub(super) fn verification(
     Some(ask)
 }
 
-/// The first round of requests: the uplink and every slot, side by side.
+/// The first round of requests: the uplink, every slot and the standby, side by side.
 pub(super) fn health(
     policy: &PoolPolicy,
     state: &PoolState,
@@ -204,8 +221,9 @@ pub(super) fn health(
     };
     let mut ask_wan_exit = false;
     for interface in judgeable {
-        let Some(slot) = state.slots.get(interface) else { continue };
         asks.push(Question::Pages(probe(policy, state, Asker::Slot(interface.clone()), interface)));
+        // The standby carries nobody who would mind large packets or its address.
+        let Some(slot) = state.slots.get(interface) else { continue };
         asks.extend(
             large(policy, state, Asker::SlotLarge(interface.clone()), interface)
                 .map(Question::Pages),

@@ -6,8 +6,10 @@
 
 use super::health::{Evidence, Health, judge};
 use super::layout;
+use super::standby::StandbySight;
 use super::state::{PoolState, Surroundings};
-use crate::names::Interface;
+use crate::kernel::Tunnel;
+use crate::names::{Interface, Table};
 use crate::observation::{Asker, KernelReading, Observation, PageReading};
 use crate::policy::PoolPolicy;
 use crate::time::Moment;
@@ -18,7 +20,7 @@ use std::net::IpAddr;
 /// Whether the uplink works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WanVerdict {
-    /// A reference, a slot or a trial answered.
+    /// A reference, a slot, the standby or a trial answered.
     Up,
     /// Nothing did.
     Down,
@@ -37,7 +39,9 @@ pub(super) struct Assessment<'a> {
     pub wan: WanVerdict,
     /// How each slot is that has something in it.
     pub health: BTreeMap<Interface, Health>,
-    /// Slots whose tunnel is not as state says: they are mended and not judged.
+    /// The standby tunnel, where the policy has one.
+    pub standby: Option<StandbySight>,
+    /// Slots, and the standby, whose tunnel is not as state says: they are mended and not judged.
     pub drifted: BTreeSet<Interface>,
     /// Exit addresses seen in this run.
     pub exits: BTreeMap<Interface, IpAddr>,
@@ -63,6 +67,7 @@ pub(super) fn assess<'a>(
         .filter_map(|slot| Some((slot.clone(), address(seen, &Asker::SlotExit(slot.clone()))?)))
         .collect();
     let wan = wan(seen);
+    let standby = standby(policy, state, seen, &drifted, wan);
     let known_wan_exit = wan_exit.or(state.wan_exit_ip);
     let health = policy
         .slots
@@ -92,7 +97,50 @@ pub(super) fn assess<'a>(
             Some((interface.clone(), judge(&evidence)))
         })
         .collect();
-    Some(Assessment { kernel, surroundings, wan, health, drifted, exits, wan_exit })
+    Some(Assessment { kernel, surroundings, wan, health, standby, drifted, exits, wan_exit })
+}
+
+impl Assessment<'_> {
+    /// Whether there is a tunnel to be judged on an interface, of a slot or the standby's.
+    pub(super) fn is_up(&self, interface: &Interface) -> bool {
+        let standby = self.standby.as_ref().filter(|standby| standby.interface == *interface);
+        self.health.contains_key(interface)
+            || standby.is_some_and(|standby| standby.health.is_some())
+    }
+}
+
+/// What is seen of the standby tunnel.
+fn standby(
+    policy: &PoolPolicy,
+    state: &PoolState,
+    seen: &Observation,
+    drifted: &BTreeSet<Interface>,
+    wan: WanVerdict,
+) -> Option<StandbySight> {
+    let interface = policy.standby()?.clone();
+    let kernel = seen.kernel()?;
+    let described = seen.standby().map(|reading| reading.described.clone());
+    let described = described.unwrap_or_else(|| Err("its file was not read yet".to_owned()));
+    let present = kernel.world.tunnels.get(&interface).cloned();
+    let is_up = state.standby.as_ref().is_some_and(|standby| standby.up);
+    let health = if drifted.contains(&interface) {
+        Some(Health::Unknown("being mended".to_owned()))
+    } else if !is_up {
+        None
+    } else if kernel.bindable.contains(&interface) {
+        Some(judge(&Evidence {
+            probe: seen.pages(&Asker::Slot(interface.clone())).first().copied(),
+            large: None,
+            rx_grew: 0,
+            saturated: 0,
+            wan_address: false,
+            wan_up: wan != WanVerdict::Down,
+        }))
+    } else {
+        Some(Health::Unknown("the kernel does not send bound requests out by it".to_owned()))
+    };
+    let strange = kernel.strangers.contains(&interface);
+    Some(StandbySight { interface, described, health, strange, present })
 }
 
 /// The address that a page said, if one was asked and answered.
@@ -169,47 +217,45 @@ fn wan(seen: &Observation) -> WanVerdict {
     }
 }
 
-/// Slots whose tunnel is not as state says.
+/// Slots, and the standby, whose tunnel is not as state says.
 fn drifted(
     policy: &PoolPolicy,
     state: &PoolState,
     kernel: &KernelReading,
     surroundings: Option<&Surroundings>,
 ) -> BTreeSet<Interface> {
-    policy
-        .slots
-        .interfaces
-        .iter()
-        .filter(|interface| {
-            let Some(slot) = state.slots.get(interface) else { return false };
-            let Some(candidate) = slot.candidate() else { return false };
-            let Some(surroundings) = surroundings else { return false };
-            let wished = layout::tunnel(state, slot, candidate, surroundings);
-            match kernel.world.tunnels.get(interface) {
-                None => true,
-                Some(present) => {
-                    let same_ends = match (&present.ends, &wished.ends) {
-                        (Some(now), Some(then)) => now.same(then),
-                        (None, _) | (_, None) => false,
-                    };
-                    // A bound request goes by the slot's table, so its route is part of the way.
-                    let route = policy.index_of(interface).is_some_and(|index| {
-                        let route = layout::slot_route(policy, interface, policy.table(index));
-                        kernel.world.routes.contains(&route)
-                    });
-                    !same_ends || !present.up || present.addresses != wished.addresses || !route
-                }
-            }
+    let Some(surroundings) = surroundings else { return BTreeSet::new() };
+    let is_off = |interface: &Interface, wished: &Tunnel, table: Table| {
+        // A bound request goes by its own table, so its route is part of the way.
+        let route = layout::way_out(policy, interface, table);
+        !kernel.world.routes.contains(&route)
+            || !kernel
+                .world
+                .tunnels
+                .get(interface)
+                .is_some_and(|present| layout::is_as_wished(present, wished))
+    };
+    let slots = (0..).zip(&policy.slots.interfaces).filter(|(index, interface)| {
+        let Some(slot) = state.slots.get(interface) else { return false };
+        let Some(candidate) = slot.candidate() else { return false };
+        let wished = layout::tunnel(state, slot, candidate, surroundings);
+        is_off(interface, &wished, policy.table(*index))
+    });
+    let standby = policy.standby().filter(|interface| {
+        let standby = state.standby.as_ref().filter(|standby| standby.up);
+        standby.and_then(|standby| standby.candidate.as_ref()).is_some_and(|candidate| {
+            let wished = layout::plain_tunnel(state, candidate, surroundings);
+            is_off(interface, &wished, policy.standby_table())
         })
-        .cloned()
-        .collect()
+    });
+    slots.map(|(_, interface)| interface).chain(standby).cloned().collect()
 }
 
 /// Whether an interface is one of our own, which is neither LAN nor WAN.
 fn is_tunnel(policy: &PoolPolicy, interface: &Interface) -> bool {
     policy.slots.interfaces.contains(interface)
         || policy.test.interfaces().contains(interface)
-        || policy.bootstrap.wireguard.iter().any(|standby| standby.interface == *interface)
+        || policy.standby() == Some(interface)
 }
 
 /// Finds the WAN, the LAN and what is local. What cannot be seen now is taken from the last look.

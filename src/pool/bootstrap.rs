@@ -6,6 +6,7 @@
 use super::candidate::Candidate;
 use super::fetch::{By, Fetched};
 use super::reason::Reason;
+use super::standby::{Need, Readiness};
 use super::state::{Content, FailedWay, Slot, Transport, Way};
 use super::turn::Turn;
 use crate::names::Interface;
@@ -15,11 +16,11 @@ impl Turn<'_> {
     /// Asks by the transport that was found, or looks for one.
     pub(super) fn fetch_by_bootstrap(&mut self) -> Fetched {
         if let Some(transport) = self.state.bootstrap.transport.clone() {
-            if self.is_alive(&transport) {
-                return self.fetch_through(&transport);
+            match self.readiness(&transport) {
+                Readiness::Now => return self.fetch_through(&transport),
+                Readiness::Soon => return self.wait_for_standby(),
+                Readiness::No(why) => self.way_failed(&way_of(&transport, self), &why),
             }
-            let why = "does not answer any more".to_owned();
-            self.way_failed(&way_of(&transport, self), &why);
         }
         let Some(way) = self.next_way() else {
             let why = "no way to the provider is left to try".to_owned();
@@ -29,7 +30,25 @@ impl Turn<'_> {
             Way::Wan => self.fetch_through(&Transport::Wan),
             Way::InPlace(slot) => self.fetch_through(&Transport::Slot(slot)),
             Way::Cached(name) => self.lend(&name),
+            Way::Standby(interface) => match self.standby_readiness() {
+                Readiness::Now => self.fetch_through(&Transport::Standby(interface)),
+                Readiness::Soon => self.wait_for_standby(),
+                Readiness::No(why) => {
+                    let what = interface.to_string();
+                    self.way_failed(&Way::Standby(interface), &why);
+                    Fetched::Nothing(Reason::BootstrapFailed { what, why })
+                }
+            },
         }
+    }
+
+    /// Goes on when the standby is up.
+    pub(super) fn wait_for_standby(&mut self) -> Fetched {
+        self.standby = Need::Fetch;
+        if let Some(interface) = self.policy.standby().cloned() {
+            self.say(Reason::StandbyRaised { interface });
+        }
+        Fetched::Pending
     }
 
     /// Asks through a transport. The provider's answer proves it, whatever it says.
@@ -66,10 +85,12 @@ impl Turn<'_> {
         }
     }
 
-    fn is_alive(&self, transport: &Transport) -> bool {
+    fn readiness(&self, transport: &Transport) -> Readiness {
         match transport {
-            Transport::Wan => true,
-            Transport::Slot(slot) => self.answers(slot),
+            Transport::Wan => Readiness::Now,
+            Transport::Slot(slot) if self.answers(slot) => Readiness::Now,
+            Transport::Slot(_) => Readiness::No("does not answer any more".to_owned()),
+            Transport::Standby(_) => self.standby_readiness(),
         }
     }
 
@@ -84,8 +105,10 @@ impl Turn<'_> {
             match strategy {
                 Strategy::CachedPool => ways.extend(self.cached_ways()),
                 Strategy::Direct if uplink && !ways.contains(&Way::Wan) => ways.push(Way::Wan),
-                // The standby tunnel is not built in this version; the policy's notes say so.
-                Strategy::Direct | Strategy::Wireguard => {}
+                Strategy::Wireguard => {
+                    ways.extend(self.policy.standby().cloned().map(Way::Standby));
+                }
+                Strategy::Direct => {}
             }
         }
         ways
@@ -105,8 +128,10 @@ impl Turn<'_> {
         let all = self.state.pool.iter().flat_map(|pool| &pool.candidates);
         let (quarantined, good): (Vec<&Candidate>, Vec<&Candidate>) =
             all.partition(|candidate| self.state.is_quarantined(candidate));
-        let known =
-            |candidate: &&&Candidate| super::layout::endpoint_of(&self.state, candidate).is_some();
+        let known = |candidate: &&&Candidate| {
+            super::layout::endpoint_of(&self.state, candidate).is_some()
+                && !self.state.standby_holds(candidate)
+        };
         good.iter()
             .chain(&quarantined)
             .filter(known)
@@ -169,6 +194,7 @@ impl Turn<'_> {
 fn way_of(transport: &Transport, turn: &Turn<'_>) -> Way {
     match transport {
         Transport::Wan => Way::Wan,
+        Transport::Standby(interface) => Way::Standby(interface.clone()),
         Transport::Slot(slot) => match turn.state.slots.get(slot).map(|slot| &slot.content) {
             Some(Content::Lent(candidate)) => Way::Cached(candidate.name.clone()),
             Some(Content::Loaded(_) | Content::Empty) | None => Way::InPlace(slot.clone()),

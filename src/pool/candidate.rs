@@ -3,6 +3,7 @@
 //! **Invariant:** nothing here holds a key that opens anything; the keys stay in the pool's files.
 
 use crate::kernel::{ConfigRef, Ends};
+use crate::observation::Validators;
 use crate::time::Moment;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,9 @@ pub struct Candidate {
     #[serde(default)]
     pub origin: Option<String>,
 }
+
+/// The folder of the pool that holds the copy of the standby's file. Lists are numbered from 1.
+pub const STANDBY_GENERATION: u32 = 0;
 
 /// Which endpoint this is, whatever a list calls it: the peer's key and where it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -100,6 +104,9 @@ pub struct List {
     pub fetched_at: Moment,
     /// Its usable entries, in the provider's order.
     pub candidates: Vec<Candidate>,
+    /// What tells it from a newer one, where its provider says so.
+    #[serde(default)]
+    pub validators: Option<Validators>,
     /// Entries that cannot be used, as many as are kept for people to read.
     #[serde(default)]
     pub left_out: Vec<Rejected>,
@@ -116,7 +123,8 @@ impl List {
     #[must_use]
     pub fn new(generation: u32, fetched_at: Moment, candidates: Vec<Candidate>) -> Self {
         let (tested, struck) = (BTreeMap::new(), BTreeMap::new());
-        Self { generation, fetched_at, candidates, left_out: Vec::new(), tested, struck }
+        let (validators, left_out) = (None, Vec::new());
+        Self { generation, fetched_at, candidates, validators, left_out, tested, struck }
     }
 
     /// Candidates that passed, the best first: the least often struck, then by latency, then

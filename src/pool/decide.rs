@@ -5,6 +5,7 @@
 use super::reason::Reason;
 use super::state::{Egress, Mode};
 use super::turn::Turn;
+use crate::names::Interface;
 use std::time::Duration;
 
 impl Turn<'_> {
@@ -37,10 +38,13 @@ impl Turn<'_> {
         self.one_serves();
     }
 
-    /// Whether tunnels of ours stand on interfaces that are no slots any more.
+    /// Whether tunnels of ours stand on interfaces that are no slots any more, nor the standby's.
     fn has_leftover_tunnels(&self) -> bool {
         let tunnels = &self.sight.kernel.world.tunnels;
-        self.state.proven && tunnels.keys().any(|interface| !self.slots().contains(interface))
+        let is_wished = |interface: &Interface| {
+            self.slots().contains(interface) || self.policy.standby() == Some(interface)
+        };
+        self.state.proven && !tunnels.keys().all(is_wished)
     }
 
     /// After `down` and `resume` the same endpoints come back, each once it was proven again.

@@ -3,12 +3,13 @@
 //! **Invariant:** a provider is asked by one way at a time, each way at most once in a refresh, and
 //! one that refused is left alone for as long as it wished and for longer each time.
 
-use super::candidate::{Candidate, Rejected};
+use super::candidate::{Candidate, List, Rejected};
 use super::reason::Reason;
+use super::standby::{Need, Readiness};
 use super::state::Transport;
 use super::turn::Turn;
 use crate::names::Interface;
-use crate::observation::{ListQuestion, ListReading, ListVia, Question};
+use crate::observation::{ListQuestion, ListReading, ListVia, Question, Validators};
 use crate::policy::pool::Tool;
 use crate::time::Moment;
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub(super) enum Fetched {
         candidates: Vec<Candidate>,
         /// Its unusable ones.
         rejected: Vec<Rejected>,
+        /// What tells it from a newer one.
+        validators: Option<Validators>,
     },
 }
 
@@ -61,12 +64,22 @@ impl Turn<'_> {
         }
     }
 
-    /// By the WAN, unless the policy forbids it, then by each serving slot.
+    /// By the WAN, unless the policy forbids it, then by each serving slot, then by the standby.
     fn fetch_in_service(&mut self) -> Fetched {
         let mut latest = "no way to the provider is left".to_owned();
         for via in self.ways_in_service() {
             if self.state.ways_failed.contains(&via.device) {
                 continue;
+            }
+            if self.policy.standby() == Some(&via.device) {
+                match self.standby_readiness() {
+                    Readiness::Now => {}
+                    Readiness::Soon => return self.wait_for_standby(),
+                    Readiness::No(why) => {
+                        latest = format!("by {}: {why}", via.device);
+                        continue;
+                    }
+                }
             }
             match self.by(Some(&via)) {
                 By::NotAsked => return self.ask_by(Some(via)),
@@ -86,13 +99,17 @@ impl Turn<'_> {
     fn ways_in_service(&self) -> Vec<ListVia> {
         let wan = (!self.policy.provider.needs_tunnel()).then(|| self.via(&Transport::Wan));
         let slots = self.serving().into_iter().map(Transport::Slot);
-        wan.into_iter().chain(slots.map(|slot| self.via(&slot))).collect()
+        let standby = self.policy.standby().cloned().map(Transport::Standby);
+        wan.into_iter().chain(slots.chain(standby).map(|tunnel| self.via(&tunnel))).collect()
     }
 
     /// The device and the mark of a way.
     pub(super) fn via(&self, transport: &Transport) -> ListVia {
         match transport {
             Transport::Wan => ListVia { device: self.surroundings.wan.clone(), mark: None },
+            Transport::Standby(interface) => {
+                ListVia { device: interface.clone(), mark: Some(self.policy.standby_mark()) }
+            }
             Transport::Slot(slot) => ListVia {
                 device: slot.clone(),
                 mark: self.policy.index_of(slot).map(|index| self.policy.mark(index)),
@@ -109,11 +126,17 @@ impl Turn<'_> {
             .map(|(_, reading)| reading.clone());
         match reading {
             None => By::NotAsked,
-            Some(ListReading::Listed { candidates, rejected, .. }) => {
-                By::List(Fetched::List { candidates, rejected })
+            Some(ListReading::Listed { candidates, rejected, validators }) => {
+                By::List(Fetched::List { candidates, rejected, validators })
             }
-            // It is not asked for with validators, so it does not say so.
-            Some(ListReading::Unchanged) => By::Silent("the list is unchanged".to_owned()),
+            // The same list came once more: its entries, from the files that are there already.
+            Some(ListReading::Unchanged) => match self.state.pool.clone() {
+                Some(List { generation, candidates, left_out, validators, .. }) => {
+                    self.say(Reason::ListUnchanged { generation });
+                    By::List(Fetched::List { candidates, rejected: left_out, validators })
+                }
+                None => By::Silent("the list is unchanged, and there is none".to_owned()),
+            },
             Some(ListReading::Unavailable { why, answered: true, retry_after_sec }) => {
                 self.refused(retry_after_sec);
                 By::Refused(Reason::ProviderUnavailable { why })
@@ -126,6 +149,9 @@ impl Turn<'_> {
     pub(super) fn ask_by(&mut self, via: Option<ListVia>) -> Fetched {
         let (tested, passed, listed) = (0, 0, 0);
         self.say(Reason::Testing { tested, passed, listed });
+        if via.as_ref().is_some_and(|via| self.policy.standby() == Some(&via.device)) {
+            self.standby = Need::Fetch;
+        }
         if !self.may_ask {
             return Fetched::Pending;
         }
@@ -146,7 +172,9 @@ impl Turn<'_> {
             },
             via,
             names,
-            known: None,
+            known: pool
+                .filter(|pool| !pool.candidates.is_empty())
+                .and_then(|pool| pool.validators.clone()),
             have: pool.map(|pool| pool.candidates.clone()).unwrap_or_default(),
         })));
         Fetched::Pending

@@ -3,32 +3,24 @@
 //! **Invariant:** the layout is a function of policy, state and surroundings alone, so that a step
 //! that changes nothing in them changes nothing in the kernel.
 
+mod rules;
+
 use super::candidate::Candidate;
 use super::state::{Egress, PoolState, Slot, Surroundings};
-use crate::iproute::{Family, Route, RouteKind, Rule, RuleAction};
+use crate::iproute::{Family, Route, RouteKind};
 use crate::kernel::diff::Means;
 use crate::kernel::nft::{Layout, SlotLayout};
 use crate::kernel::{Ends, NftTable, Tunnel, World};
 use crate::names::{Interface, Mark, PolicyName, Table};
 use crate::plan::Backend;
-use crate::policy::pool::{
-    CLOSING_RULES, Inbound, Ipv6, MARK_BASE, SLOT_RULES, SOURCE_RULES, USER_CLOSING_RULES,
-    USER_RULES,
-};
+use crate::policy::pool::{Inbound, Ipv6};
 use crate::policy::{ClientEntry, ClientKey, PoolPolicy};
 use ipnet::{IpNet, Ipv4Net};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 /// The metric of a table's `unreachable` guard: worse than any that a person or a daemon gives.
 pub const GUARD_METRIC: u32 = 4_278_198_272;
-/// `rule_priority +` this is Direct's rule.
-const DIRECT_RULE: u32 = 2_046;
-/// `rule_priority +` this is the rule of flows that the WAN opened.
-const INBOUND_RULE: u32 = 2_047;
-/// `rule_priority +` this is the first IPv6 closing rule of a LAN interface.
-const LAN6_RULES: u32 = 1_024;
-
 /// WireGuard's own overhead over IPv6 (40 + 8 + 32 bytes), which is the larger one.
 const OVERHEAD: u32 = 80;
 /// The MTU that every IPv6 path must carry (RFC 8200), tried before a slot that loses large packets
@@ -70,17 +62,47 @@ pub fn tunnel(
     candidate: &Candidate,
     surroundings: &Surroundings,
 ) -> Tunnel {
+    let tunnel = plain_tunnel(state, candidate, surroundings);
+    let mtu = if slot.mtu_lowered { tunnel.mtu.min(SMALL_MTU) } else { tunnel.mtu };
+    Tunnel { mtu, ..tunnel }
+}
+
+/// The tunnel that a candidate describes.
+#[must_use]
+pub fn plain_tunnel(
+    state: &PoolState,
+    candidate: &Candidate,
+    surroundings: &Surroundings,
+) -> Tunnel {
     let ends = Ends { endpoint: endpoint_of(state, candidate), ..candidate.ends.clone() };
-    let mtu = mtu_of(candidate, surroundings);
     Tunnel {
         config: Some(candidate.config.clone()),
         ends: Some(ends),
         addresses: candidate.addresses.clone(),
         answers: true,
         listen_port: None,
-        mtu: if slot.mtu_lowered { mtu.min(SMALL_MTU) } else { mtu },
+        mtu: mtu_of(candidate, surroundings),
         up: true,
     }
+}
+
+/// Whether a tunnel carries what the wished one would.
+#[must_use]
+pub fn is_as_wished(present: &Tunnel, wished: &Tunnel) -> bool {
+    let same_ends = match (&present.ends, &wished.ends) {
+        (Some(now), Some(then)) => now.same(then),
+        (None, _) | (_, None) => false,
+    };
+    same_ends && present.up && present.addresses == wished.addresses
+}
+
+/// The standby tunnel, where it is to be up.
+fn standby<'a>(
+    policy: &'a PoolPolicy,
+    state: &'a PoolState,
+) -> Option<(&'a Interface, &'a Candidate)> {
+    let standby = state.standby.as_ref().filter(|standby| standby.up)?;
+    policy.standby().zip(standby.candidate.as_ref())
 }
 
 /// How the policy's tunnels are made.
@@ -118,31 +140,63 @@ pub fn world(
         if let Some(slot) = state.slots.get(interface)
             && let Some(candidate) = slot.candidate()
         {
-            world.tunnels.insert(interface.clone(), tunnel(state, slot, candidate, surroundings));
-            for (key, value) in [("rp_filter", "2"), ("src_valid_mark", "1")] {
-                world.sysctls.insert(sysctl(interface.as_str(), key), value.to_owned());
-            }
-            world.routes.insert(slot_route(policy, interface, table));
+            let tunnel = tunnel(state, slot, candidate, surroundings);
+            insert_tunnel(&mut world, interface, tunnel);
+            world.routes.insert(way_out(policy, interface, table));
         }
         if holds_clients(policy, state) || world.tunnels.contains_key(interface) {
             world.routes.insert(guard(policy, table));
         }
     }
+    if let Some((interface, candidate)) = standby(policy, state) {
+        let table = policy.standby_table();
+        let tunnel = plain_tunnel(state, candidate, surroundings);
+        insert_tunnel(&mut world, interface, tunnel);
+        world.routes.extend([way_out(policy, interface, table), guard(policy, table)]);
+        world.rules.extend(rules::of_standby(policy, candidate));
+    }
     if !holds_clients(policy, state) {
+        // Its provider has no business inside the gateway, whoever the clients are with.
+        if standby(policy, state).is_some() {
+            let layout = without_clients(nft_layout(policy, name, state, surroundings));
+            world.nft =
+                Some(NftTable { name: layout.table.clone(), text: layout.render(), listing: None });
+        }
         return world;
     }
     world.sysctls.insert(sysctl(surroundings.wan.as_str(), "src_valid_mark"), "1".to_owned());
     if surroundings.lan.contains(&surroundings.wan) {
         world.sysctls.insert(sysctl(surroundings.wan.as_str(), "send_redirects"), "0".to_owned());
     }
-    world.rules = rules(policy, state, surroundings);
+    world.rules.extend(rules::all(policy, state, surroundings));
     let text = nft_layout(policy, name, state, surroundings).render();
     world.nft = Some(NftTable { name: name.nft_table(), text, listing: None });
     world
 }
 
-/// A table's way out: the slot's device.
-pub(super) fn slot_route(policy: &PoolPolicy, interface: &Interface, table: Table) -> Route {
+/// Puts a tunnel into a world, with the settings that its packets need.
+fn insert_tunnel(world: &mut World, interface: &Interface, tunnel: Tunnel) {
+    world.tunnels.insert(interface.clone(), tunnel);
+    for (key, value) in [("rp_filter", "2"), ("src_valid_mark", "1")] {
+        world.sysctls.insert(sysctl(interface.as_str(), key), value.to_owned());
+    }
+}
+
+/// A layout that touches no client.
+fn without_clients(layout: Layout) -> Layout {
+    Layout {
+        clients: Vec::new(),
+        placement: BTreeMap::new(),
+        spread: BTreeMap::new(),
+        users: BTreeMap::new(),
+        block_ipv6: false,
+        keep_inbound: false,
+        ..layout
+    }
+}
+
+/// A table's way out: its tunnel's device.
+pub(super) fn way_out(policy: &PoolPolicy, interface: &Interface, table: Table) -> Route {
     Route {
         family: Family::V4,
         kind: RouteKind::Unicast,
@@ -174,111 +228,6 @@ fn guard(policy: &PoolPolicy, table: Table) -> Route {
 /// The path of an interface's IPv4 setting below `/proc/sys`.
 fn sysctl(interface: &str, key: &str) -> String {
     format!("net/ipv4/conf/{interface}/{key}")
-}
-
-/// All rules, by the numbers of the kernel layout.
-fn rules(policy: &PoolPolicy, state: &PoolState, surroundings: &Surroundings) -> BTreeSet<Rule> {
-    let base = policy.routing.rule_priority;
-    let main = || RuleAction::Lookup(Table::MAIN);
-    let rule = |offset: u32, index: u32, family, action| Rule {
-        priority: base.saturating_add(offset).saturating_add(index),
-        family,
-        from: None,
-        to: None,
-        not: false,
-        fwmark: None,
-        iif: None,
-        oif: None,
-        uid_range: None,
-        action,
-        suppress_prefixlength: None,
-        protocol: Some(policy.routing.protocol),
-        other: false,
-    };
-    let near = |index, net: IpNet| Rule {
-        to: Some(net),
-        // Not main's default, nor a /1 that stands for it.
-        suppress_prefixlength: Some(1),
-        ..rule(0, index, Family::of(net.addr()), main())
-    };
-    let marked = |offset, index, mark: Mark, action| Rule {
-        fwmark: Some((mark.0, u32::MAX)),
-        ..rule(offset, index, Family::V4, action)
-    };
-    let mut rules = BTreeSet::new();
-    let clients = closing_prefixes(policy);
-    let local: BTreeSet<Ipv4Net> =
-        surroundings.local4.iter().chain(&policy.client_prefixes()).copied().collect();
-    let local: Vec<Ipv4Net> = Ipv4Net::aggregate(&local.into_iter().collect::<Vec<_>>());
-    for (index, net) in (0..).zip(&local) {
-        rules.insert(near(index, IpNet::V4(*net)));
-    }
-    for (index, _) in (0..).zip(&policy.slots.interfaces) {
-        let action = RuleAction::Lookup(policy.table(index));
-        rules.insert(marked(SLOT_RULES, index, policy.mark(index), action));
-    }
-    // What the kernel sends by itself from a tunnel's address, a reset for late data, goes back into
-    // a tunnel and not out by the WAN in clear, also when the nft table is gone.
-    for (index, interface) in (0..).zip(&policy.slots.interfaces) {
-        let candidate = state.slots.get(interface).and_then(Slot::candidate);
-        for address in candidate.into_iter().flat_map(|candidate| &candidate.addresses) {
-            if Family::of(address.addr()) == Family::V4 {
-                rules.insert(Rule {
-                    from: Some(*address),
-                    fwmark: Some((0, MARK_BASE)),
-                    ..rule(SOURCE_RULES, index, Family::V4, RuleAction::Lookup(policy.table(index)))
-                });
-            }
-        }
-    }
-    rules.insert(marked(DIRECT_RULE, 0, policy.direct_mark(), main()));
-    rules.insert(marked(INBOUND_RULE, 0, policy.inbound_mark(), main()));
-    for (index, user) in (0..).zip(policy.users()) {
-        let Some(uid) = surroundings.users.get(user) else { continue };
-        let key = ClientKey::User(user.to_owned());
-        let table = match state.egress.get(&key) {
-            Some(Egress::Slot(slot)) => policy.index_of(slot).map(|slot| policy.table(slot)),
-            Some(Egress::Direct) => Some(Table::MAIN),
-            Some(Egress::None) | None => None,
-        };
-        if let Some(table) = table {
-            rules.insert(Rule {
-                uid_range: Some((*uid, *uid)),
-                ..rule(USER_RULES, index, Family::V4, RuleAction::Lookup(table))
-            });
-        }
-        for family in [Family::V4, Family::V6] {
-            rules.insert(Rule {
-                uid_range: Some((*uid, *uid)),
-                ..rule(USER_CLOSING_RULES, index, family, RuleAction::Unreachable)
-            });
-        }
-    }
-    for (index, net) in (0..).zip(&clients) {
-        rules.insert(Rule {
-            from: Some(IpNet::V4(*net)),
-            ..rule(CLOSING_RULES, index, Family::V4, RuleAction::Unreachable)
-        });
-    }
-    if policy.routing.ipv6 == Ipv6::Block {
-        for (index, net) in (0..).zip(&surroundings.local6) {
-            rules.insert(near(index, IpNet::V6(*net)));
-        }
-        for (index, lan) in (0..).zip(&surroundings.lan) {
-            rules.insert(Rule {
-                iif: Some(lan.to_string()),
-                ..rule(LAN6_RULES, index, Family::V6, RuleAction::Unreachable)
-            });
-        }
-    }
-    rules
-}
-
-/// The clients' prefixes, aggregated: what is closed unless a mark opens it.
-fn closing_prefixes(policy: &PoolPolicy) -> Vec<Ipv4Net> {
-    let mut clients = Ipv4Net::aggregate(&policy.client_prefixes());
-    clients.sort_unstable();
-    clients
 }
 
 /// The mark of an egress.
@@ -339,12 +288,25 @@ pub fn nft_layout(
             (interface.clone(), SlotLayout { mark: policy.mark(index), mtu, addresses })
         })
         .collect();
-    let standby = policy.bootstrap.wireguard.iter().map(|standby| standby.interface.clone());
+    let other_addresses = standby(policy, state)
+        .into_iter()
+        .flat_map(|(_, candidate)| &candidate.addresses)
+        .filter_map(|net| match net {
+            IpNet::V4(net) => Some(net.addr()),
+            IpNet::V6(_) => None,
+        })
+        .collect();
     Layout {
         table: name.nft_table(),
         base: policy.routing.first_mark,
         slots,
-        other_tunnels: policy.test.interfaces().into_iter().chain(standby).collect(),
+        other_tunnels: policy
+            .test
+            .interfaces()
+            .into_iter()
+            .chain(policy.standby().cloned())
+            .collect(),
+        other_addresses,
         lan: surroundings.lan.clone(),
         wan: surroundings.wan.clone(),
         local: surroundings.local4.clone(),

@@ -24,6 +24,7 @@ mod repair;
 mod rescue;
 mod slot;
 mod spread;
+pub mod standby;
 pub mod state;
 pub mod status;
 mod tally;
@@ -91,7 +92,10 @@ impl Machine for Pool {
             }
             let kernel = Question::Kernel(Box::new(Self::scope(subject, 0)));
             return Considered::Ask(
-                std::iter::once(kernel).chain(ask::names(policy, subject.state)).collect(),
+                std::iter::once(kernel)
+                    .chain(ask::names(policy, subject.state))
+                    .chain(ask::standby(policy, subject.state))
+                    .collect(),
             );
         };
         let stranger =
@@ -115,14 +119,16 @@ impl Machine for Pool {
                 .slots
                 .interfaces
                 .iter()
+                .chain(policy.standby())
                 .filter(|slot| {
-                    sight.health.contains_key(*slot)
+                    sight.is_up(slot)
                         && !sight.drifted.contains(*slot)
                         && sight.kernel.bindable.contains(*slot)
                 })
                 .cloned()
                 .collect();
-            let asks = ask::health(policy, &turn.state, &surroundings, &judgeable, now);
+            let mut asks = ask::health(policy, &turn.state, &surroundings, &judgeable, now);
+            asks.extend(turn.standby_names());
             return Considered::Ask(asks);
         }
         match sight.wan {

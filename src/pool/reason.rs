@@ -145,6 +145,23 @@ pub enum Reason {
         /// Why.
         why: String,
     },
+    /// The standby tunnel is brought up to ask the provider by it.
+    StandbyRaised {
+        /// Its interface.
+        interface: Interface,
+    },
+    /// It is taken down again.
+    StandbyLowered {
+        /// Its interface.
+        interface: Interface,
+    },
+    /// It is of no use.
+    StandbyUseless {
+        /// Its interface.
+        interface: Interface,
+        /// Why.
+        why: String,
+    },
     /// After `down` and `resume`.
     ComesBack,
     /// Entries of the list cannot be used.
@@ -167,6 +184,11 @@ pub enum Reason {
     ProviderUnavailable {
         /// Why.
         why: String,
+    },
+    /// The provider says that the list at hand is still the newest.
+    ListUnchanged {
+        /// Which list.
+        generation: u32,
     },
     /// The list was refused.
     ListRefused {
@@ -254,9 +276,13 @@ impl Reason {
             Self::PersonsDirect => "persons-direct",
             Self::Lending { .. } => "lending",
             Self::BootstrapFailed { .. } => "bootstrap-failed",
+            Self::StandbyRaised { .. } => "standby-raised",
+            Self::StandbyLowered { .. } => "standby-lowered",
+            Self::StandbyUseless { .. } => "standby-useless",
             Self::ComesBack => "comes-back",
             Self::LeftOut { .. } => "left-out",
             Self::NotTried { .. } => "not-tried",
+            Self::ListUnchanged { .. } => "list-unchanged",
             Self::ListRefused { .. } => "list-refused",
             Self::NonePassed { .. } => "none-passed",
             Self::TooFew { .. } => "too-few",
@@ -277,6 +303,10 @@ fn count(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
+fn times(n: u32, what: &str) -> String {
+    count(usize::try_from(n).unwrap_or(usize::MAX), what)
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -284,22 +314,14 @@ impl fmt::Display for Reason {
             Self::WanDown => f.write_str("the WAN is down; nothing is counted or moved"),
             Self::Settling => f.write_str("the WAN was down; this step only looks"),
             Self::StoppedServing { slot, failures, why } => {
-                write!(
-                    f,
-                    "{slot} {why} for {}",
-                    count(usize::try_from(*failures).unwrap_or(0), "check")
-                )
+                write!(f, "{slot} {why} for {}", times(*failures, "check"))
             }
             Self::Moved { clients, to } => {
                 let names: Vec<&str> = to.iter().map(Interface::as_str).collect();
                 write!(f, "{} moved to {}", count(*clients, "client"), names.join(" "))
             }
             Self::CheckFailed { slot, failures, why } => {
-                write!(
-                    f,
-                    "{slot} {why} ({})",
-                    count(usize::try_from(*failures).unwrap_or(0), "failed check")
-                )
+                write!(f, "{slot} {why} ({})", times(*failures, "failed check"))
             }
             Self::Retesting { slot, passed, failed } => {
                 write!(f, "{slot} retested: {failed} failed in a row")?;
@@ -323,8 +345,7 @@ impl fmt::Display for Reason {
             ),
             Self::FewerSlots { serving, slots } => write!(f, "{serving} of {slots} slots serve"),
             Self::RepairsReached { repairs } => {
-                let repairs = usize::try_from(*repairs).unwrap_or(usize::MAX);
-                write!(f, "{} since the last full refresh", count(repairs, "repair"))
+                write!(f, "{} since the last full refresh", times(*repairs, "repair"))
             }
             Self::RefreshAsked => f.write_str("a full refresh was asked for"),
             Self::Testing { tested, passed, listed } => {
@@ -340,6 +361,15 @@ impl fmt::Display for Reason {
             Self::BootstrapFailed { what, why } => {
                 write!(f, "the provider was not reached by {what}: {why}")
             }
+            Self::StandbyRaised { interface } => {
+                write!(f, "the standby {interface} is brought up, to ask the provider by it")
+            }
+            Self::StandbyLowered { interface } => {
+                write!(f, "the standby {interface} is taken down again")
+            }
+            Self::StandbyUseless { interface, why } => {
+                write!(f, "the standby {interface} is of no use: {why}")
+            }
             Self::ComesBack => f.write_str("the slots come back as they were before `down`"),
             Self::LeftOut { entries, name, why } => {
                 let what = if *entries == 1 { "entry" } else { "entries" };
@@ -349,6 +379,9 @@ impl fmt::Display for Reason {
                 write!(f, "{} could not be tried: {why}", count(*candidates, "candidate"))
             }
             Self::ProviderUnavailable { why } => write!(f, "the provider gave no list: {why}"),
+            Self::ListUnchanged { generation } => {
+                write!(f, "list {generation} is still the newest")
+            }
             Self::ListRefused { why } => write!(f, "the list was refused: {why}"),
             Self::NonePassed { tested, why } => {
                 write!(f, "none of {} passed: {why}", count(*tested, "candidate"))

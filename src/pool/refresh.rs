@@ -11,6 +11,7 @@ use super::state::{Bootstrap, Content, Mode, ShortList, Slot, is_later};
 use super::testing::is_same;
 use super::turn::Turn;
 use crate::names::Interface;
+use crate::observation::Validators;
 use std::time::Duration;
 
 /// The same list so often is believed, however short it is.
@@ -65,13 +66,8 @@ impl Turn<'_> {
             Progress::Unfinished => {}
             Progress::NoList(reason) => {
                 self.say(reason);
-                match self.last_pool() {
-                    Some(last) => {
-                        self.state.fresh = Some(last);
-                        if let Progress::Tested = self.test_fresh() {
-                            self.load_fresh();
-                        }
-                    }
+                match self.last_pool().filter(|_| self.has_tried_every_way()) {
+                    Some(last) => self.try_last_pool(last),
                     None => self.refresh_failed(),
                 }
             }
@@ -82,14 +78,20 @@ impl Turn<'_> {
     /// The last pool, to be tested anew, where the policy lets it end Direct. What is quarantined
     /// stays so: the list is no younger than it was.
     fn last_pool(&self) -> Option<List> {
-        let allowed = self.state.mode.is_direct()
-            && self.policy.params.exit_direct_from_cache
-            && self.has_tried_every_way();
+        let allowed = self.state.mode.is_direct() && self.policy.params.exit_direct_from_cache;
         let pool = self.state.pool.as_ref().filter(|_| allowed)?;
         let mut candidates = pool.candidates.clone();
         candidates.retain(|candidate| !self.state.is_quarantined(candidate));
         (!candidates.is_empty())
             .then(|| List::new(pool.generation, pool.fetched_at.clone(), candidates))
+    }
+
+    /// Tests the last pool in the place of a list.
+    fn try_last_pool(&mut self, last: List) {
+        self.state.fresh = Some(last);
+        if let Progress::Tested = self.test_fresh() {
+            self.load_fresh();
+        }
     }
 
     /// Whether a list is the last pool tested anew.
@@ -104,6 +106,9 @@ impl Turn<'_> {
         self.state.ways_failed.clear();
         if self.state.mode.is_direct() {
             // The provider has answered; what it listed is tested again.
+            if let Some(short) = self.state.short.take() {
+                self.state.fresh = Some(short);
+            }
             if let Some(fresh) = &mut self.state.fresh {
                 fresh.tested.clear();
                 fresh.struck.clear();
@@ -145,7 +150,7 @@ impl Turn<'_> {
             !self.is_running() && old
         });
         if stale {
-            self.state.fresh = None;
+            self.state.fresh = self.state.short.take();
         }
         if self.state.fresh.is_some() {
             return self.test_fresh();
@@ -153,12 +158,19 @@ impl Turn<'_> {
         match self.fetch() {
             Fetched::Pending => Progress::Unfinished,
             Fetched::Nothing(reason) => Progress::NoList(reason),
-            Fetched::List { candidates, rejected } => self.take_list(candidates, &rejected),
+            Fetched::List { candidates, rejected, validators } => {
+                self.take_list(candidates, &rejected, validators)
+            }
         }
     }
 
     /// Judges a list that came, and begins to test it.
-    fn take_list(&mut self, candidates: Vec<Candidate>, rejected: &[Rejected]) -> Progress {
+    fn take_list(
+        &mut self,
+        candidates: Vec<Candidate>,
+        rejected: &[Rejected],
+        validators: Option<Validators>,
+    ) -> Progress {
         if candidates.is_empty() {
             let why = rejected.first().map_or_else(
                 || "it has no entries".to_owned(),
@@ -182,7 +194,8 @@ impl Turn<'_> {
         self.state.last_generation = generation;
         let left_out = rejected.iter().take(LEFT_OUT).cloned().collect();
         let list = List::new(generation, self.now.clone(), candidates);
-        self.keep_progress(List { left_out, ..list });
+        self.state.short = None;
+        self.keep_progress(List { validators, left_out, ..list });
         self.test_fresh()
     }
 
@@ -237,7 +250,15 @@ impl Turn<'_> {
         let found = keeps.len().saturating_add(free.len());
         if found < wanted {
             self.say_too_few(&fresh, found);
-            return self.refresh_failed();
+            match self.last_pool().filter(|_| !self.is_last_pool(&fresh)) {
+                Some(last) => {
+                    self.counted.short = Some(fresh.clone());
+                    self.state.short = Some(fresh);
+                    self.try_last_pool(last);
+                }
+                None => self.refresh_failed(),
+            }
+            return;
         }
         self.take_back(&keeps, &loadable);
         let (working, idle): (Vec<Interface>, Vec<Interface>) =
@@ -314,6 +335,7 @@ impl Turn<'_> {
         // What was in the pool before is no full refresh, however many slots it fills.
         let complete = !self.any_failed_or_empty() && !self.is_last_pool(&fresh);
         self.state.fresh = None;
+        self.state.short = None;
         self.state.refresh_asked = None;
         self.state.refresh_tried_at = Some(self.now.clone());
         self.state.bootstrap = Bootstrap::default();

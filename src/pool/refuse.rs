@@ -25,6 +25,14 @@ pub(super) fn refuse(
     let wished = &decision.wished.state;
     let mut state = decision.undone.clone();
     let mut reasons = Vec::new();
+    match policy.standby().and_then(|standby| failed.get_key_value(standby)) {
+        // It was made without a fault, whatever became of the slots.
+        None => state.standby.clone_from(&wished.standby),
+        Some((interface, why)) => {
+            let (interface, why) = (interface.clone(), why.clone());
+            reasons.push(Reason::StandbyUseless { interface, why });
+        }
+    }
     for (slot, why) in failed {
         let Some(candidate) = wished.slots.get(slot).and_then(Slot::candidate) else { continue };
         let (name, why) = (candidate.name.clone(), why.clone());

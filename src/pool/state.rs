@@ -4,6 +4,7 @@
 
 use super::candidate::{Candidate, EndpointId, List, Tested};
 pub use super::slot::{Content, Slot, Verdict};
+use super::standby::Standby;
 use super::wish::Wish;
 use crate::names::Interface;
 use crate::policy::ClientKey;
@@ -86,6 +87,9 @@ pub struct PoolState {
     pub pool: Option<List>,
     /// A newer list that is being tested and loaded.
     pub fresh: Option<List>,
+    /// A newer list that gave too few to end Direct, while the last pool is tried in its place.
+    #[serde(default)]
+    pub short: Option<List>,
     /// The highest generation that was ever fetched.
     pub last_generation: u32,
     /// The slots.
@@ -124,6 +128,9 @@ pub struct PoolState {
     pub refusal_wait_sec: Option<u64>,
     /// The way out of Direct.
     pub bootstrap: Bootstrap,
+    /// The standby tunnel, where the policy has one.
+    #[serde(default)]
+    pub standby: Option<Standby>,
     /// What was last found out about the machine, for when it cannot be seen.
     pub surroundings: Option<Surroundings>,
     /// The last good answers of the resolver.
@@ -200,6 +207,8 @@ pub struct Bootstrap {
 pub enum Transport {
     /// A slot, in place or lent.
     Slot(Interface),
+    /// The standby tunnel.
+    Standby(Interface),
     /// The uplink itself.
     Wan,
 }
@@ -212,6 +221,8 @@ pub enum Way {
     InPlace(Interface),
     /// A candidate of the last pool, by its name, in the lent slot.
     Cached(String),
+    /// The standby tunnel.
+    Standby(Interface),
     /// The uplink itself.
     Wan,
 }
@@ -241,6 +252,7 @@ impl PoolState {
             retired: false,
             pool: None,
             fresh: None,
+            short: None,
             last_generation: 0,
             slots: BTreeMap::new(),
             quarantine: BTreeMap::new(),
@@ -257,6 +269,7 @@ impl PoolState {
             refusals: 0,
             refusal_wait_sec: None,
             bootstrap: Bootstrap::default(),
+            standby: None,
             surroundings: None,
             names: BTreeMap::new(),
             wan_exit_ip: None,
@@ -277,9 +290,12 @@ impl PoolState {
         })
     }
 
-    /// Whether an endpoint, or its pair of keys, is up on any slot.
+    /// Whether an endpoint, or its pair of keys, is up on any slot or as the standby.
     #[must_use]
     pub fn is_active(&self, candidate: &Candidate) -> bool {
+        if self.standby_holds(candidate) {
+            return true;
+        }
         self.slots
             .values()
             .filter_map(Slot::candidate)
@@ -333,9 +349,16 @@ impl PoolState {
     #[must_use]
     pub fn generations(&self) -> BTreeSet<u32> {
         let slots = self.slots.values().filter_map(Slot::candidate);
-        let lists = self.pool.iter().chain(&self.fresh).flat_map(|list| &list.candidates);
-        let folders = self.pool.iter().chain(&self.fresh).map(|list| list.generation);
-        slots.chain(lists).map(|candidate| candidate.config.generation).chain(folders).collect()
+        let all = || self.pool.iter().chain(&self.fresh).chain(&self.short);
+        let lists = all().flat_map(|list| &list.candidates);
+        let folders = all().map(|list| list.generation);
+        let standby = self.standby.iter().filter_map(|standby| standby.candidate.as_ref());
+        slots
+            .chain(lists)
+            .chain(standby)
+            .map(|candidate| candidate.config.generation)
+            .chain(folders)
+            .collect()
     }
 }
 

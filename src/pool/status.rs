@@ -2,7 +2,10 @@
 //!
 //! **Invariant:** a row a slot in the policy's order, a row a client in the policy's order.
 
+mod standby;
 mod text;
+
+pub use standby::{StandbyHealth, StandbyRow};
 
 use super::Pool;
 use super::candidate::Rejected;
@@ -28,6 +31,9 @@ pub struct PoolStatus {
     pub slots: Vec<SlotRow>,
     /// A row a client.
     pub clients: Vec<ClientRow>,
+    /// The standby tunnel; absent where the policy has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standby: Option<StandbyRow>,
     /// The list that slots are filled from.
     pub pool: Option<PoolRow>,
     /// Repairs since the last full refresh.
@@ -138,6 +144,7 @@ pub fn status(
             head,
             slots: Vec::new(),
             clients: Vec::new(),
+            standby: None,
             pool: None,
             repair_events_since_full_refresh: 0,
             next: Vec::new(),
@@ -173,6 +180,7 @@ pub fn status(
         head,
         slots,
         clients,
+        standby: standby::row(policy, state),
         pool: state.pool.as_ref().map(|pool| PoolRow {
             generation: pool.generation,
             reserve: state.reserve().len(),

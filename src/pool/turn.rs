@@ -8,6 +8,7 @@ use super::candidate::{Candidate, List};
 use super::future;
 use super::layout;
 use super::reason::Reason;
+use super::standby::Need;
 use super::state::{Content, Egress, Mode, PoolState, Quarantined, Slot, Surroundings, Verdict};
 use crate::machine::{Decision, Future, Subject};
 use crate::names::{Interface, PolicyName};
@@ -19,7 +20,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Where an interval of 0 is a measure of time, it counts as this.
-const ZERO_INTERVAL: Duration = Duration::from_secs(10);
+pub(super) const ZERO_INTERVAL: Duration = Duration::from_secs(10);
 
 /// One step while it is being thought through.
 pub(super) struct Turn<'a> {
@@ -42,6 +43,8 @@ pub(super) struct Turn<'a> {
     held: bool,
     /// Whether a person said where clients are.
     pub(super) by_hand: bool,
+    /// What the standby is needed for.
+    pub(super) standby: Need,
     /// Slots that stopped serving in this step.
     pub(super) stopped: Vec<Interface>,
     /// Slots whose content is new and must carry a request.
@@ -72,6 +75,9 @@ impl<'a> Turn<'a> {
             state.slots.entry(interface.clone()).or_insert_with(|| Slot::new(Content::Empty, now));
         }
         state.slots.retain(|interface, _| subject.policy.slots.interfaces.contains(interface));
+        if let (Some(sight), Some(wished)) = (&sight.standby, &subject.policy.bootstrap.wireguard) {
+            state.standby = Some(sight.begin(state.standby.take(), wished.keep, now));
+        }
         Self {
             policy: subject.policy,
             name: subject.name,
@@ -86,6 +92,7 @@ impl<'a> Turn<'a> {
             state,
             held: false,
             by_hand: false,
+            standby: Need::Nothing,
             stopped: Vec::new(),
             loaded: Vec::new(),
             reasons: Vec::new(),
@@ -138,6 +145,9 @@ impl<'a> Turn<'a> {
     pub(super) fn settle(&mut self) {
         self.state.settle = false;
         self.state.stand_still(self.now);
+        if self.state.standby.as_ref().is_some_and(|standby| standby.up) {
+            self.standby = Need::Fetch;
+        }
         self.remember_counters();
         self.counted = self.state.clone();
         self.say(Reason::Settling);
@@ -212,6 +222,9 @@ impl<'a> Turn<'a> {
             let (serving, slots) = (self.serving().len(), self.slots().len());
             let all = serving == slots;
             self.say(if all { Reason::AllServe } else { Reason::FewerSlots { serving, slots } });
+        }
+        if !self.held {
+            self.settle_standby();
         }
         let before = self.old.map(|old| &old.egress);
         let moved: Vec<(&ClientKey, &Egress)> = self

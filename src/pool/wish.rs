@@ -82,6 +82,9 @@ pub(super) fn grant(
     if let Some((other, _)) = holder(state, candidate) {
         return Err(format!("{endpoint} is already in {other}"));
     }
+    if state.standby_holds(candidate) {
+        return Err(format!("{endpoint} is left to the standby tunnel: name another"));
+    }
     let doubt = if state.is_quarantined(candidate) {
         Some("it is quarantined")
     } else {
@@ -135,7 +138,7 @@ impl Turn<'_> {
             Wish::Load { slot, endpoint } => {
                 // The world may have moved on since the wish was checked.
                 let candidate = named(&self.state, &endpoint).cloned();
-                let Some(candidate) = candidate.filter(|c| holder(&self.state, c).is_none()) else {
+                let Some(candidate) = candidate.filter(|c| !self.state.is_active(c)) else {
                     return false;
                 };
                 self.state.quarantine.remove(&candidate.endpoint());

@@ -6,7 +6,7 @@ use egressctl::iproute::{Address, Link};
 use egressctl::kernel::{ConfigRef, Ends};
 use egressctl::observation::{
     Asker, Expect, KernelReading, ListQuestion, ListReading, PageReading, Pages, PagesReading,
-    Question, Reading, Trial, TrialReading, TrialResult,
+    Question, Reading, StandbyReading, Trial, TrialReading, TrialResult, Validators,
 };
 use egressctl::pool::candidate::{Candidate, Rejected};
 use egressctl::wireguard::PublicKey;
@@ -57,6 +57,10 @@ impl Lab {
             Question::Wait { .. } => Reading::Waited,
             Question::Pages(pages) => Reading::Pages(self.pages(pages)),
             Question::List(list) => Reading::List(self.list(list)),
+            Question::Standby(_) => {
+                let described = self.standby.clone().map(|name| candidate(&name, 0));
+                Reading::Standby(Box::new(StandbyReading { described }))
+            }
             Question::Trial(trial) => {
                 self.later(self.trial_sec);
                 Reading::Trial(self.trial(trial))
@@ -80,7 +84,12 @@ impl Lab {
                     retry_after_sec: Some(*seconds),
                 };
             }
-            Source::ByTunnel(names) => {
+            Source::By(device, _)
+                if list.via.as_ref().is_none_or(|via| via.device.as_str() != *device) =>
+            {
+                return silent();
+            }
+            Source::ByTunnel(names) | Source::By(_, names) => {
                 let tunnel = list.via.as_ref().and_then(|via| self.kernel.tunnels.get(&via.device));
                 let carries = tunnel
                     .and_then(|tunnel| tunnel.config.as_ref())
@@ -92,6 +101,11 @@ impl Lab {
                 names
             }
         };
+        if let (Some(known), Some(tag)) = (&list.known, &self.tag)
+            && known.etag.as_ref() == Some(tag)
+        {
+            return ListReading::Unchanged;
+        }
         let broken = |name: &&&str| self.endpoints.get(**name) == Some(&Endpoint::Broken);
         let rejected = |name: &&str| Rejected {
             name: (*name).to_owned(),
@@ -107,7 +121,11 @@ impl Lab {
                 })
                 .collect(),
             rejected: names.iter().filter(broken).map(rejected).collect(),
-            validators: None,
+            validators: self.tag.clone().map(|tag| Validators {
+                etag: Some(tag),
+                last_modified: None,
+                of: "here".to_owned(),
+            }),
         }
     }
 

@@ -149,7 +149,7 @@ pub fn lawful(lab: &Lab, input: &Input, played: &Played) {
         }
         let now = after.slots.get(slot).and_then(|slot| slot.loaded());
         let listed = match &input.source {
-            Source::Lists(names) | Source::ByTunnel(names) => {
+            Source::Lists(names) | Source::ByTunnel(names) | Source::By(_, names) => {
                 names.contains(&candidate.name.as_str())
             }
             Source::Unavailable | Source::Refuses(_) => true,

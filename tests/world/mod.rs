@@ -33,6 +33,7 @@ use egressctl::time::Moment;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+pub use answers::candidate;
 pub use input::{Input, NAMES, few_inputs, inputs};
 pub use kernel::{apply, same_world};
 pub use law::{APART, key, lawful, serving};
@@ -79,6 +80,8 @@ pub enum Source {
     Unavailable,
     /// It lists these, and is reached through a tunnel that works and no other way.
     ByTunnel(Vec<&'static str>),
+    /// It lists these to those who come by this tunnel, as long as that works.
+    By(&'static str, Vec<&'static str>),
     /// It answers that it wants to be left alone for so long.
     Refuses(u64),
 }
@@ -96,6 +99,10 @@ pub struct Lab {
     pub endpoints: BTreeMap<String, Endpoint>,
     pub uplink: Uplink,
     pub source: Source,
+    /// What the file of the standby describes, or why nothing.
+    pub standby: Result<String, String>,
+    /// What the provider calls this version of its list.
+    pub tag: Option<String>,
     /// In which country an endpoint says that it is.
     pub countries: BTreeMap<String, String>,
     /// Whether probes cannot be made.
@@ -206,6 +213,8 @@ impl Lab {
             endpoints: names.iter().map(|name| ((*name).to_owned(), Endpoint::Alive)).collect(),
             uplink: Uplink::Up,
             source: Source::Lists(names.to_vec()),
+            standby: Err("there is no file".to_owned()),
+            tag: None,
             countries: BTreeMap::new(),
             blind: false,
             now: Moment {

@@ -175,9 +175,15 @@ impl Lab {
         let old = self.state.iter();
         old.chain(std::iter::once(state))
             .flat_map(|state| {
-                let lists = state.pool.iter().chain(&state.fresh).flat_map(|l| &l.candidates);
+                let lists = state
+                    .pool
+                    .iter()
+                    .chain(&state.fresh)
+                    .chain(&state.short)
+                    .flat_map(|l| &l.candidates);
                 let slots = state.slots.values().filter_map(|slot| slot.candidate());
-                lists.chain(slots).cloned().collect::<Vec<_>>()
+                let standby = state.standby.iter().filter_map(|s| s.candidate.as_ref());
+                lists.chain(slots).chain(standby).cloned().collect::<Vec<_>>()
             })
             .map(|candidate| (candidate.config.path(), candidate))
             .collect()

@@ -118,6 +118,9 @@ fn slots(state: &PoolState) -> String {
             struck.join(" ")
         );
     }
+    if let Some(standby) = &state.standby {
+        let _ = write!(line, " · standby {}", if standby.up { "up" } else { "down" });
+    }
     if state.settle {
         line.push_str(" · settles next");
     }

@@ -16,10 +16,16 @@ mod mullvad;
 mod nordvpn;
 mod program;
 mod shape;
+mod standby;
 
+pub use standby::standby;
+
+use crate::host::apply::MAX_CONFIG;
+use crate::host::files;
+use crate::kernel::read::sha256;
 use crate::observation::{ListQuestion, ListReading, Validators};
 use crate::policy::provider::{Directory, Provider, Service, Wanted};
-use crate::pool::candidate::{Candidate, Rejected};
+use crate::pool::candidate::{Candidate, Rejected, STANDBY_GENERATION};
 use anyhow::Context as _;
 use entry::{Offer, OwnEnd};
 use fetch::Fetch;
@@ -91,6 +97,10 @@ impl From<anyhow::Error> for NoList {
 /// policy's state folder, unless `may_write` is false.
 #[must_use]
 pub fn list(question: &ListQuestion, folder: &Path, may_write: bool) -> ListReading {
+    let question = &ListQuestion {
+        known: question.known.clone().filter(|_| is_stored(&question.have, folder)),
+        ..question.clone()
+    };
     match offers(question, folder, may_write)
         .and_then(|offers| taken(question, offers, folder, may_write))
     {
@@ -100,6 +110,16 @@ pub fn list(question: &ListQuestion, folder: &Path, may_write: bool) -> ListRead
             ListReading::Unavailable { why: listing::line(&why), answered, retry_after_sec }
         }
     }
+}
+
+/// Whether the files of candidates at hand are there as they were listed. Else that the list did not
+/// change would be of no use.
+fn is_stored(candidates: &[Candidate], folder: &Path) -> bool {
+    candidates.iter().all(|candidate| {
+        let path = folder.join(candidate.config.path());
+        files::read_bounded(&path, MAX_CONFIG)
+            .is_ok_and(|bytes| sha256(&bytes) == candidate.config.sha256)
+    })
 }
 
 fn offers(question: &ListQuestion, folder: &Path, may_write: bool) -> Result<Offers, NoList> {
@@ -164,6 +184,8 @@ pub fn stored(folder: &Path) -> Vec<Candidate> {
         .into_iter()
         .flatten()
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        // The standby's copy is nobody's list.
+        .filter(|generation| *generation != STANDBY_GENERATION)
         .collect();
     generations.sort_unstable_by(|a, b| b.cmp(a));
     let mut candidates = Vec::new();

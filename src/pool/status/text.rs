@@ -153,6 +153,19 @@ impl fmt::Display for PoolStatus {
         for line in self.slot_rows().iter().chain(&self.client_lines()) {
             write!(f, "\n  {line}")?;
         }
+        if let Some(standby) = &self.standby {
+            write!(f, "\n  standby {} {}", standby.interface, standby.health.as_str())?;
+            if let Some(endpoint) = &standby.endpoint {
+                write!(f, ": {}", harmless(endpoint))?;
+            }
+            if let Some(latency) = standby.latency_ms {
+                write!(f, "  {latency} ms")?;
+            }
+            write!(f, "  since {}", clock(standby.since))?;
+            if !standby.why.is_empty() {
+                write!(f, "  {}", harmless(&standby.why))?;
+            }
+        }
         if let Some(pool) = &self.pool {
             write!(
                 f,
