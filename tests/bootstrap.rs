@@ -56,7 +56,7 @@ fn asks_for_a_refresh(lab: &mut Lab) {
     assert_eq!(lab.step().after.mode, Mode::FullPoolRefresh);
 }
 
-fn until(lab: &mut Lab, most: usize, done: impl Fn(&Played) -> bool) -> Played {
+fn until(lab: &mut Lab, most: usize, mut done: impl FnMut(&Played) -> bool) -> Played {
     for _ in 0..most {
         lab.later(31);
         let played = lab.step();
@@ -173,6 +173,28 @@ fn ways_that_failed_are_tried_again_after_all_others_and_with_the_provider_well_
     lab.source = Source::Lists(vec!["e"]);
     lab.endpoints.insert("e".to_owned(), Endpoint::Alive);
     until(&mut lab, 8, |played| played.after.mode == Mode::Normal);
+}
+
+#[test]
+fn a_lent_slot_that_answers_and_does_not_lead_to_the_provider_is_lent_to_the_next() {
+    let mut lab = lab(1, &ALL[..3], &Value::Null, &json!({}));
+    lab.step();
+    lab.set(&ALL[..3], Endpoint::Dead);
+    lab.source = Source::Unavailable;
+    until(&mut lab, 12, |played| played.after.mode == Mode::BootstrapRecovery);
+    // The candidates work, and the provider is silent to whoever comes by the first two.
+    lab.set(&["b", "c"], Endpoint::Alive);
+    let lent_to = |played: &Played| {
+        let slot = played.after.slots.values().next().unwrap();
+        matches!(slot.content, Content::Lent(_)).then(|| slot.candidate().unwrap().name.clone())
+    };
+    let mut tried = BTreeSet::new();
+    until(&mut lab, 30, |played| {
+        tried.extend(lent_to(played));
+        tried.len() == 2
+    });
+    lab.source = Source::ByTunnel(vec!["c", "b"]);
+    until(&mut lab, 12, |played| played.after.mode == Mode::Normal);
 }
 
 #[test]

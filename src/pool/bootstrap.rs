@@ -114,12 +114,13 @@ impl Turn<'_> {
         ways
     }
 
-    /// Slots that answer where they are, and only without any the candidates of the last pool.
+    /// Slots that answer where they are, and only without any the candidates of the last pool. One in
+    /// the slot that is lent is a candidate, whose failure leads on to the next.
     fn cached_ways(&self) -> Vec<Way> {
         let answering: Vec<Way> = self
             .slots()
             .iter()
-            .filter(|slot| self.answers(slot))
+            .filter(|slot| self.answers(slot) && !self.is_lent(slot))
             .map(|slot| Way::InPlace(slot.clone()))
             .collect();
         if !answering.is_empty() || !self.state.proven {
@@ -157,6 +158,14 @@ impl Turn<'_> {
             return Fetched::Pending;
         };
         let lent = self.lent_slot();
+        let is_there = self
+            .state
+            .slots
+            .get(&lent)
+            .is_some_and(|slot| slot.content == Content::Lent(candidate.clone()));
+        if is_there && self.answers(&lent) {
+            return self.fetch_through(&Transport::Slot(lent));
+        }
         let others: Vec<Interface> = self
             .slots()
             .iter()

@@ -85,7 +85,7 @@ impl Turn<'_> {
         }
     }
 
-    fn is_lent(&self, interface: &Interface) -> bool {
+    pub(super) fn is_lent(&self, interface: &Interface) -> bool {
         let content = self.state.slots.get(interface).map(|slot| &slot.content);
         matches!(content, Some(Content::Lent(_)))
     }
