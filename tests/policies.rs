@@ -206,12 +206,6 @@ fn interfaces_tables_marks_and_priorities_that_collide_are_refused() {
             "slots.first_table 252 and 2 slots reach a table that the kernel uses itself (0, 253 to 255): write another first table, such as 101"
                 .to_owned(),
         ),
-        (
-            "slots.first_table",
-            json!(253),
-            "slots.first_table 253 and 2 slots reach a table that the kernel uses itself (0, 253 to 255): write another first table, such as 101"
-                .to_owned(),
-        ),
         ("routing", json!({"first_mark": "0x4547f000"}), marks("0x4547f000")),
         ("routing", json!({"first_mark": "0x00000100"}), marks("0x00000100")),
         (
@@ -299,6 +293,34 @@ fn more_prefixes_than_there_are_rule_priorities_are_refused() {
     let mut policy = good();
     policy["clients"] = json!(side_by_side);
     Policy::parse(&policy.to_string()).unwrap();
+}
+
+#[test]
+fn a_standby_that_cannot_be_laid_out_is_refused() {
+    let with = |change: &dyn Fn(&mut Value)| {
+        let mut policy = good();
+        policy["bootstrap"] =
+            json!({"wireguard": {"interface": "vpnboot", "config": "/etc/boot.conf"}});
+        change(&mut policy);
+        policy.to_string()
+    };
+    Policy::parse(&with(&|_| {})).unwrap();
+    // Its table is the one after the slots'.
+    assert_eq!(
+        fault(&with(&|policy| policy["slots"]["first_table"] = json!(251))),
+        "slots.first_table 251 and 2 slots and the standby reach a table that the kernel uses itself (0, 253 to 255): write another first table, such as 101"
+    );
+    assert_eq!(
+        fault(&with(&|policy| policy["bootstrap"]["wireguard"]["config"] = json!("boot.conf"))),
+        "bootstrap.wireguard.config \"boot.conf\" is not absolute: a timer has no folder of its own"
+    );
+    for name in ["vpn2", "vpnt1"] {
+        let said =
+            fault(&with(&|policy| policy["bootstrap"]["wireguard"]["interface"] = json!(name)));
+        assert!(said.starts_with(&format!("interface {name} is used twice")), "{said}");
+    }
+    let said = fault(&with(&|policy| policy["bootstrap"]["wireguard"]["keep"] = json!("always")));
+    assert!(said.starts_with("unknown variant `always`"), "{said}");
 }
 
 #[test]

@@ -145,6 +145,17 @@ fn is_up(lab: &Lab) -> bool {
     lab.gw().devices().contains("vpnboot")
 }
 
+/// Makes the tunnel carry something, so that its server knows where the gateway is.
+fn shake_hands(lab: &Lab) {
+    let own = names::inner(STANDBY).to_string();
+    let there = space::wait_until(Duration::from_secs(5), || {
+        let mut ping = lab.gw().command("ping");
+        ping.args(["-c", "1", "-W", "1", "-I", "vpnboot", &own]);
+        ping.output().unwrap().status.success()
+    });
+    assert!(there, "the standby carries nothing");
+}
+
 /// Whether the standby's server gets an answer from the gateway by their tunnel.
 fn is_let_in(lab: &Lab) -> bool {
     let pid = *lab.spaces().prov.pids().first().unwrap();
@@ -165,8 +176,14 @@ fn a_first_run_that_only_the_standby_can_feed_fills_the_pool_and_no_client_goes_
     assert_eq!(first.went(), (Some(0), "-", "FULL_POOL_REFRESH"), "{first:#?}");
     assert!(is_up(&lab));
     assert_eq!(lab.client(1).exit(), Some(names::WAN.to_string()), "clients are as they were");
-    pool.step();
+    shake_hands(&lab);
     assert!(!is_let_in(&lab), "the provider has no business inside the gateway");
+    let table = lab.gw().nft("list table inet egressctl_home");
+    lab.gw().nft("delete table inet egressctl_home");
+    assert!(is_let_in(&lab), "only the table keeps it out");
+    let file = lab.folder().join("table.nft");
+    std::fs::write(&file, table).unwrap();
+    lab.gw().nft(&format!("-f {}", file.display()));
 
     until(&pool, "NORMAL");
     assert_eq!(lists.answers(), [(STANDBY, 200)], "asked once, and by the standby");

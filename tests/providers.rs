@@ -10,9 +10,9 @@
 
 mod provider_server;
 
-use egressctl::host::provider::{list, stored};
+use egressctl::host::provider::{list, standby, stored};
 use egressctl::names::{Interface, Mark};
-use egressctl::observation::{ListReading, ListVia};
+use egressctl::observation::{ListReading, ListVia, StandbyQuestion};
 use egressctl::wireguard::parse_bytes;
 use provider_server::{
     Bench, Reply, Server, conf, entry, listed, names, ok, pool, private, public, status,
@@ -322,6 +322,12 @@ fn what_did_not_change_is_not_sent_again() {
     assert_eq!(list(&question, &bench.state(), true), ListReading::Unchanged);
     let asked = server.asked();
     assert_eq!(asked[1].headers["if-modified-since"], "Mon, 30 Nov 2026 10:00:00 GMT");
+    // With a file of the list gone, that it did not change is of no use.
+    question.have = stored(&bench.state());
+    assert_eq!(list(&question, &bench.state(), true), ListReading::Unchanged);
+    let file = bench.state().join(question.have[0].config.path());
+    std::fs::write(&file, "spoilt").unwrap();
+    assert!(matches!(list(&question, &bench.state(), true), ListReading::Listed { .. }));
     // Another wish makes other candidates of the same list.
     question.wanted.exclude = vec!["x*".to_owned()];
     assert!(matches!(list(&question, &bench.state(), true), ListReading::Listed { .. }));
@@ -620,4 +626,52 @@ fn a_program_prints_the_common_shape() {
     std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
     let (why, ..) = unavailable(bench.ask(&provider));
     assert!(why.contains("can be written by others than root"), "{why}");
+}
+
+#[test]
+fn the_standbys_file_is_copied_and_what_is_wrong_with_it_is_said_without_its_keys() {
+    let bench = Bench::new();
+    let file = bench.path("boot.conf");
+    let question = |keep| StandbyQuestion { file: file.clone(), amnezia: false, keep };
+    let read = |keep| standby(&question(keep), &bench.state(), true);
+    let copies = || {
+        let entries = std::fs::read_dir(bench.state().join("pool/0")).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let missing = read(None).unwrap_err();
+    assert!(missing.contains("boot.conf") && missing.contains("No such file"), "{missing}");
+    std::fs::write(&file, conf(1, 2, "nl.vpn.example:51820")).unwrap();
+    let planned = standby(&question(None), &bench.state(), false).unwrap();
+    assert!(!bench.state().join("pool").exists(), "a plan leaves no file");
+    let first = read(None).unwrap();
+    assert_eq!(planned, first);
+    assert_eq!((first.name.as_str(), first.host.as_str()), ("boot", "nl.vpn.example"));
+    let copy = bench.state().join(first.config.path());
+    assert_eq!(std::fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(parse_bytes(&std::fs::read(&copy).unwrap()).is_ok());
+    assert_eq!(stored(&bench.state()), [], "it is nobody's list");
+
+    // An edit makes a copy of its own, until nobody needs the one before.
+    std::fs::write(&file, conf(1, 3, "198.51.100.9:51820")).unwrap();
+    let second = read(Some(first.config.clone())).unwrap();
+    assert_ne!(first.config, second.config);
+    assert_eq!(copies().len(), 2, "an undo needs the old one");
+    assert_eq!(read(Some(second.config.clone())).unwrap(), second);
+    assert_eq!(copies(), [std::ffi::OsString::from(&second.config.file)]);
+
+    let key = private(1).reveal();
+    let spoilt = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let why = read(Some(second.config.clone())).unwrap_err();
+        assert!(!why.contains(&key) && !why.contains('\n'), "{why}");
+        assert_eq!(copies().len(), 1);
+        why
+    };
+    assert!(spoilt(&format!("[Interface]\nPrivateKey = {key}x\n")).contains("PrivateKey"));
+    let amnezia =
+        conf(1, 2, "198.51.100.9:51820").replace("[Peer]", "Jc = 4\nJmin = 40\nJmax = 70\n[Peer]");
+    assert!(spoilt(&amnezia).contains("AmneziaWG"));
+    assert!(spoilt(&"x".repeat(100_000)).contains("longer than"));
 }

@@ -344,7 +344,7 @@ fn no_pair_of_keys_is_up_in_a_slot_or_tried_while_it_is_up_as_the_standby() {
                 policy: &lab.policy,
                 state: lab.state.as_ref(),
                 owned: &lab.owned,
-                paused: None,
+                paused: false,
             };
             let why = Pool::switch(&subject, "vpn2=a", true).unwrap_err();
             assert!(why.contains("standby"), "{why}");
@@ -374,4 +374,105 @@ fn with_the_policys_key_gone_the_tunnel_goes_and_down_takes_it_too() {
     let removed = one.step();
     assert!(!is_up(&one) && removed.after.standby.is_none());
     assert_eq!(removed.after.mode, Mode::Normal);
+}
+
+#[test]
+fn one_whose_host_has_moved_is_made_anew_and_one_without_an_address_is_told() {
+    let mut lab = lab(1, "standby", &Value::Null, &json!({}));
+    lab.standby_host = Some("boot.example".to_owned());
+    lab.step();
+    assert!(!is_up(&lab));
+    assert_eq!(row(&lab).why, "no address of boot.example is known");
+    let at = |lab: &Lab| {
+        let ends = lab.kernel.tunnels.get(&interface("vpnboot"))?.ends.clone()?;
+        ends.endpoint.map(|endpoint| endpoint.ip().to_string())
+    };
+    let moves = |lab: &mut Lab, address: &str| {
+        lab.names.insert("boot.example".to_owned(), address.parse().unwrap());
+        lab.later(10);
+        lab.step();
+    };
+    moves(&mut lab, "203.0.113.1");
+    assert_eq!(at(&lab).as_deref(), Some("203.0.113.1"));
+    moves(&mut lab, "203.0.113.2");
+    moves(&mut lab, "203.0.113.2");
+    assert_eq!(at(&lab).as_deref(), Some("203.0.113.1"), "as long as it works it is left alone");
+    lab.set(&[BOOT], Endpoint::Dead);
+    for _ in 0..5 {
+        moves(&mut lab, "203.0.113.2");
+    }
+    assert_eq!(at(&lab).as_deref(), Some("203.0.113.2"));
+}
+
+#[test]
+fn one_that_gets_another_interface_is_never_up_on_both() {
+    let mut lab = lab(1, "standby", &Value::Null, &json!({}));
+    lab.step();
+    lab.later(10);
+    lab.step();
+    lab.policy.bootstrap.wireguard.as_mut().unwrap().interface = interface("vpnspare");
+    lab.later(10);
+    let removed = lab.step();
+    assert!(!is_up(&lab) && !removed.is.tunnels.contains_key(&interface("vpnspare")));
+    lab.later(10);
+    let made = lab.step();
+    assert!(made.is.tunnels.contains_key(&interface("vpnspare")));
+    assert_eq!(made.after.mode, Mode::Normal);
+}
+
+/// Numbers that look like chance and are the same in each run.
+fn chance(seed: &mut u64, below: usize) -> usize {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    usize::try_from(*seed >> 33).unwrap() % below
+}
+
+#[test]
+fn whatever_happens_the_laws_hold_beside_a_standby_and_a_well_world_ends_in_normal() {
+    let params = json!({
+        "health_check_interval_sec": 10, "full_refresh_after_repairs": 2,
+        "hmn_refresh_retry_interval_sec": 25, "bootstrap_retry_interval_sec": 15,
+        "direct_grace_sec": 15, "flap_limit": 2, "flap_window_sec": 35,
+        "exit_direct_from_cache": true,
+    });
+    for (keep, mut seed) in [("standby", 1), ("down", 2), ("standby", 3), ("down", 4)] {
+        let mut lab = lab(2, keep, &Value::Null, &params);
+        lab.endpoints.clear();
+        for round in 0..15 {
+            for _ in 0..20 {
+                let all = world::inputs();
+                let mut input = all[chance(&mut seed, all.len())].clone();
+                if chance(&mut seed, 3) == 0 {
+                    input.source = Source::By("vpnboot", world::NAMES.to_vec());
+                }
+                // The standby's endpoint may be one of the list's, too.
+                lab.standby = match chance(&mut seed, 8) {
+                    0 => Err("there is no file".to_owned()),
+                    1 => Ok("a".to_owned()),
+                    2..5 => lab.standby.clone(),
+                    _ => Ok(BOOT.to_owned()),
+                };
+                let boot = [Endpoint::Alive, Endpoint::Dead][chance(&mut seed, 2)];
+                lab.set(&[BOOT], boot);
+                lab.tag = [None, Some("v1"), Some("v2")][chance(&mut seed, 3)].map(str::to_owned);
+                lab.later(world::APART);
+                input.put(&mut lab);
+                let played = lab.step();
+                world::lawful(&lab, &input, &played);
+            }
+            // From here on the world is well, and the provider answers the standby alone.
+            let mut well = world::inputs()[0].clone();
+            well.source = Source::By("vpnboot", world::NAMES.to_vec());
+            lab.standby = Ok(BOOT.to_owned());
+            lab.set(&[BOOT], Endpoint::Alive);
+            let mut steps = 0;
+            while lab.state().mode != Mode::Normal || world::serving(lab.state()).len() < 2 {
+                steps += 1;
+                assert!(steps < 20, "{keep}, round {round}: not NORMAL: {:#?}", lab.state());
+                lab.later(100);
+                well.put(&mut lab);
+                let played = lab.step();
+                world::lawful(&lab, &well, &played);
+            }
+        }
+    }
 }

@@ -11,7 +11,7 @@ use super::slot::Verdict;
 use super::state::PoolState;
 use super::testing::is_same;
 use super::turn::Turn;
-use crate::kernel::Tunnel;
+use crate::kernel::{Ends, Tunnel};
 use crate::names::Interface;
 use crate::observation::Question;
 use crate::policy::pool::Keep;
@@ -42,6 +42,8 @@ pub struct Standby {
     pub latency_ms: Option<u64>,
     /// Steps in a row in which nothing could be said of it.
     pub unknown: u32,
+    /// Steps in a row in which it failed.
+    pub failures: u32,
     /// When a change was undone in which it was made.
     pub undone_at: Option<Moment>,
 }
@@ -59,6 +61,7 @@ impl Standby {
             why: String::new(),
             latency_ms: None,
             unknown: 0,
+            failures: 0,
             undone_at: None,
         }
     }
@@ -156,8 +159,15 @@ impl Turn<'_> {
         let holder = self.state.slots.iter().find(|(_, slot)| {
             slot.candidate().is_some_and(|active: &Candidate| is_same(active, candidate))
         });
-        if let Some((slot, _)) = holder {
-            return Some(format!("the same tunnel is up in {slot}"));
+        // What is taken down in this step is still there when the standby would be made.
+        let present = self.sight.kernel.world.tunnels.iter().find(|(interface, tunnel)| {
+            let is_same =
+                |ends: &Ends| ends.own == candidate.ends.own && ends.peer == candidate.ends.peer;
+            **interface != sight.interface && tunnel.ends.as_ref().is_some_and(is_same)
+        });
+        let holder = holder.map(|(slot, _)| slot).or(present.map(|(interface, _)| interface));
+        if let Some(holder) = holder {
+            return Some(format!("the same tunnel is up in {holder}"));
         }
         let undone = self.state.standby.as_ref().and_then(|standby| standby.undone_at.as_ref());
         let wait = self.policy.params.bootstrap_retry_interval_sec;
@@ -203,7 +213,8 @@ impl Turn<'_> {
                 Need::Nothing => false,
             },
         };
-        let up = needed && hindrance.is_none();
+        let moved = self.standby_host_has_moved(&before);
+        let up = needed && hindrance.is_none() && !moved;
         let mut standby = before.clone();
         standby.undone_at = standby.undone_at.filter(|_| hindrance.is_some());
         let same = standby.candidate == candidate;
@@ -231,6 +242,13 @@ impl Turn<'_> {
             }
             None => standby.unknown = 0,
         }
+        standby.failures = match standby.verdict {
+            Verdict::Failed => standby.failures.saturating_add(1),
+            Verdict::Healthy | Verdict::Unknown => 0,
+        };
+        if moved {
+            "its host has another address; it is made anew".clone_into(&mut standby.why);
+        }
         if let Err(why) = &sight.described {
             standby.why.clone_from(why);
         }
@@ -248,6 +266,15 @@ impl Turn<'_> {
             // Should the change be undone, the next one is made without it.
             self.counted.standby = Some(Standby { undone_at: Some(self.now.clone()), ..before });
         }
+    }
+
+    /// Whether it has failed for some steps, and its host is not where its peer is any more.
+    fn standby_host_has_moved(&self, before: &Standby) -> bool {
+        let present = self.sight.standby.as_ref().and_then(|sight| sight.present.as_ref());
+        let at = present.and_then(|tunnel| tunnel.ends.as_ref()?.endpoint);
+        let Some((candidate, at)) = self.standby_candidate().zip(at) else { return false };
+        let addresses = layout::addresses_of(&self.state, &candidate.host);
+        before.failures >= WAITED_STEPS && !addresses.is_empty() && !addresses.contains(&at.ip())
     }
 
     /// Whether this step makes it, or makes it anew.

@@ -51,14 +51,21 @@ impl Lab {
     pub(super) fn answer(&mut self, question: &Question) -> Reading {
         match question {
             Question::Kernel(_) => Reading::Kernel(Box::new(self.kernel_reading())),
-            Question::Names(names) => Reading::Names(
-                names.iter().map(|name| (name.clone(), Err("no names here".to_owned()))).collect(),
-            ),
+            Question::Names(names) => {
+                let unknown = || Err("no such name".to_owned());
+                let look_up =
+                    |name: &String| self.names.get(name).map_or_else(unknown, |a| Ok(vec![*a]));
+                Reading::Names(names.iter().map(|name| (name.clone(), look_up(name))).collect())
+            }
             Question::Wait { .. } => Reading::Waited,
             Question::Pages(pages) => Reading::Pages(self.pages(pages)),
             Question::List(list) => Reading::List(self.list(list)),
             Question::Standby(_) => {
-                let described = self.standby.clone().map(|name| candidate(&name, 0));
+                let described = self.standby.clone().map(|name| {
+                    let standby = candidate(&name, 0);
+                    let host = self.standby_host.clone();
+                    Candidate { host: host.unwrap_or(standby.host), ..standby }
+                });
                 Reading::Standby(Box::new(StandbyReading { described }))
             }
             Question::Trial(trial) => {

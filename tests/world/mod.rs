@@ -101,6 +101,10 @@ pub struct Lab {
     pub source: Source,
     /// What the file of the standby describes, or why nothing.
     pub standby: Result<String, String>,
+    /// Its peer's host, where that has a name.
+    pub standby_host: Option<String>,
+    /// What the resolver knows.
+    pub names: BTreeMap<String, std::net::IpAddr>,
     /// What the provider calls this version of its list.
     pub tag: Option<String>,
     /// In which country an endpoint says that it is.
@@ -214,6 +218,8 @@ impl Lab {
             uplink: Uplink::Up,
             source: Source::Lists(names.to_vec()),
             standby: Err("there is no file".to_owned()),
+            standby_host: None,
+            names: BTreeMap::new(),
             tag: None,
             countries: BTreeMap::new(),
             blind: false,
