@@ -305,7 +305,14 @@ fn the_manual_pages_are_sound() {
 #[test]
 fn what_the_readme_names_is_there() {
     let readme = file("README.md");
-    for path in ["tests/run", "tests/lab/demo", "man/egressctl.8", "man/egressctl-policy.5"] {
+    for path in [
+        "tests/run",
+        "tests/lab/demo",
+        "man/egressctl.8",
+        "man/egressctl-policy.5",
+        "systemd/deb/build",
+        "systemd/examples",
+    ] {
         assert!(readme.contains(path) && root().join(path).exists(), "{path}");
     }
     for unit in ["egressctl.timer", "egressctl-barrier.service"] {
