@@ -1,6 +1,7 @@
 //! egressctl keeps a Linux gateway's clients online. Each run looks once, decides once, changes
 //! once, proves the change, writes down what came true, and exits.
 
+pub mod clash;
 pub mod cli;
 pub mod host;
 pub mod iproute;

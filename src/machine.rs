@@ -11,7 +11,7 @@ use crate::plan::{Backend, Check};
 use crate::policy::Kind;
 use crate::pool::candidate::Candidate;
 use crate::record::Record;
-use crate::setting::{Edit, Setting, Written};
+use crate::setting::{Core, Edit, Setting, Written};
 use crate::status::Standing;
 use crate::time::Moment;
 use ipnet::IpNet;
@@ -332,6 +332,13 @@ pub enum Cut {
     Marked(Mark),
     /// All of a client that carry none: they were opened before it was taken over.
     Unmarked(IpNet),
+    /// Connections of a proxy core that go through all of these, members or groups.
+    Through {
+        /// The core.
+        core: Core,
+        /// The names.
+        names: Vec<String>,
+    },
 }
 
 /// A reason as reports carry it.

@@ -8,12 +8,17 @@
 //! asked again carries another turn.
 
 mod candidates;
+mod core;
 mod kernel;
 mod pages;
 mod standby;
 
 pub use candidates::{
     ListQuestion, ListReading, ListVia, Trial, TrialReading, TrialResult, Validators,
+};
+pub use core::{
+    ConfigReading, CoreConfig, CoreFault, CoreQuestion, CoreReading, CoreSeen, Flow, Group,
+    GroupFault, Life, Process, Program, Traffic,
 };
 pub use kernel::{Counters, KernelReading, KernelScope, Keys, Realm};
 pub use pages::{AnyOrAll, Asker, Expect, Page, PageReading, Pages, PagesReading, Way};
@@ -38,6 +43,8 @@ pub enum Question {
     Trial(Box<Trial>),
     /// The file of the standby tunnel.
     Standby(Box<StandbyQuestion>),
+    /// A proxy core.
+    Core(Box<CoreQuestion>),
     /// Nothing but the time: what is asked in the next round is that much later.
     Wait {
         /// Which time this is asked in this run, from 0.
@@ -58,6 +65,7 @@ impl Question {
             | Self::Names(_)
             | Self::Pages(_)
             | Self::Standby(_)
+            | Self::Core(_)
             | Self::Wait { .. } => false,
         }
     }
@@ -72,6 +80,7 @@ impl Question {
             | Self::Pages(_)
             | Self::List(_)
             | Self::Standby(_)
+            | Self::Core(_)
             | Self::Wait { .. } => false,
         }
     }
@@ -92,6 +101,8 @@ pub enum Reading {
     Trial(TrialReading),
     /// The tunnel that the file describes.
     Standby(Box<StandbyReading>),
+    /// The core.
+    Core(Box<CoreReading>),
     /// The time is over.
     Waited,
 }
@@ -170,6 +181,14 @@ impl Observation {
     pub fn trials(&self) -> impl Iterator<Item = (&Trial, &TrialReading)> {
         self.readings.iter().filter_map(|(question, reading)| match (question, reading) {
             (Question::Trial(trial), Reading::Trial(seen)) => Some((trial.as_ref(), seen)),
+            _ => None,
+        })
+    }
+
+    /// What was seen of proxy cores, in the order of their turns.
+    pub fn cores(&self) -> impl Iterator<Item = (&CoreQuestion, &CoreReading)> {
+        self.readings.iter().filter_map(|(question, reading)| match (question, reading) {
+            (Question::Core(core), Reading::Core(seen)) => Some((core.as_ref(), seen.as_ref())),
             _ => None,
         })
     }

@@ -2,9 +2,13 @@
 //!
 //! **Invariant:** only flows that match the cut are ended, and having nothing to end is success.
 
+use super::clash;
 use super::exec::{self, Call, CommandError};
 use crate::machine::Cut;
-use anyhow::bail;
+use crate::names::Mark;
+use crate::setting::Core;
+use anyhow::{anyhow, bail};
+use ipnet::IpNet;
 use std::time::Duration;
 
 /// The table of a busy gateway has 100,000 flows, which are gone in a second.
@@ -28,9 +32,32 @@ pub enum CutResult {
 /// # Errors
 /// When `conntrack` fails for another reason than that it found none.
 pub fn cut(cut: &Cut) -> anyhow::Result<CutResult> {
+    match cut {
+        Cut::Marked(mark) => delete_all(&marked(*mark)),
+        Cut::Unmarked(net) => delete_all(&unmarked(net)),
+        Cut::Through { core, names } => close(core, names),
+    }
+}
+
+/// Closes connections of a proxy core, each by itself: closing all resets a core's whole network.
+fn close(core: &Core, names: &[String]) -> anyhow::Result<CutResult> {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let traffic = clash::traffic(core).map_err(|fault| anyhow!("{fault}"))?;
+    let mut ended = 0_u64;
+    for flow in traffic.map_err(|why| anyhow!(why))?.flows {
+        if flow.goes_through(&names) {
+            clash::close(core, &flow.id).map_err(|why| anyhow!(why))?;
+            ended = ended.saturating_add(1);
+        }
+    }
+    Ok(CutResult::Ended(ended))
+}
+
+/// Several deletions, as one.
+fn delete_all(deletions: &[Vec<String>]) -> anyhow::Result<CutResult> {
     let mut all = 0_u64;
-    for args in arguments(cut) {
-        match delete(&args)? {
+    for args in deletions {
+        match delete(args)? {
             CutResult::Ended(flows) => all = all.saturating_add(flows),
             CutResult::NoTool => return Ok(CutResult::NoTool),
         }
@@ -66,26 +93,26 @@ fn delete(args: &[String]) -> anyhow::Result<CutResult> {
     bail!("{}: {last}", call.argv())
 }
 
-/// The deletions of a cut.
+/// The deletion of flows by their mark.
+fn marked(mark: Mark) -> Vec<Vec<String>> {
+    vec![["-D", "-m", &mark.to_string()].map(str::to_owned).into()]
+}
+
+/// The deletions of a client's flows from before it was taken over.
 ///
 /// A flow of a client that was opened before it was taken over is deleted where its next packet is
 /// bound to become a flow of the client's again: with an address translation, since what the server
 /// still sends then ends at the gateway, and TCP, since only a SYN opens a flow from the WAN. Any
 /// other flow without translation is left to the barrier, which closes what has no mark: deleted, it
 /// could be opened anew from the WAN's side by whatever the server still sends.
-fn arguments(cut: &Cut) -> Vec<Vec<String>> {
-    match cut {
-        Cut::Marked(mark) => vec![["-D", "-m", &mark.to_string()].map(str::to_owned).into()],
-        Cut::Unmarked(net) => {
-            let family = if net.addr().is_ipv4() { "ipv4" } else { "ipv6" };
-            let net = net.to_string();
-            let unmarked = ["-D", "-f", family, "-s", &net, "-m", "0"].map(str::to_owned);
-            let only = |filter: &[&str]| {
-                unmarked.iter().cloned().chain(filter.iter().map(|w| (*w).to_owned())).collect()
-            };
-            vec![only(&["--src-nat"]), only(&["-p", "tcp"])]
-        }
-    }
+fn unmarked(net: &IpNet) -> Vec<Vec<String>> {
+    let family = if net.addr().is_ipv4() { "ipv4" } else { "ipv6" };
+    let net = net.to_string();
+    let unmarked = ["-D", "-f", family, "-s", &net, "-m", "0"].map(str::to_owned);
+    let only = |filter: &[&str]| {
+        unmarked.iter().cloned().chain(filter.iter().map(|w| (*w).to_owned())).collect()
+    };
+    vec![only(&["--src-nat"]), only(&["-p", "tcp"])]
 }
 
 /// The count in `conntrack v1.4.7 (conntrack-tools): 2 flow entries have been deleted.`, which is
@@ -98,7 +125,6 @@ fn deleted(stderr: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::Mark;
 
     #[test]
     fn the_count_is_read_and_other_words_are_none() {
@@ -109,9 +135,9 @@ mod tests {
 
     #[test]
     fn a_cut_names_just_its_flows() {
-        let marked = arguments(&Cut::Marked(Mark(0x4547_0001)));
+        let marked = marked(Mark(0x4547_0001));
         assert_eq!(marked, [["-D", "-m", "0x45470001"]]);
-        let unmarked = arguments(&Cut::Unmarked("10.77.0.16/29".parse().unwrap()));
+        let unmarked = unmarked(&"10.77.0.16/29".parse().unwrap());
         let unmarked: Vec<String> = unmarked.iter().map(|args| args.join(" ")).collect();
         assert_eq!(
             unmarked,

@@ -7,6 +7,7 @@
 pub mod apply;
 pub mod clash;
 pub mod clock;
+pub mod core;
 pub mod cut;
 pub mod environment;
 pub mod exec;
