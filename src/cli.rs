@@ -12,11 +12,11 @@ mod schema;
 mod status;
 mod step;
 
-use crate::host::policies::{Found, Unusable, find};
+use crate::host::policies::{Found, Unusable, find, last_good};
 use crate::machine::PartWish;
 use clap::{Args, Parser, Subcommand};
 use control::Wish;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Keeps a Linux gateway's clients online when tunnels fail.
@@ -187,6 +187,27 @@ impl Places {
 
     fn find(&self, wanted: &[String]) -> Vec<Result<Found, Unusable>> {
         find(&self.policy_dir, wanted)
+    }
+}
+
+/// A policy to go on with.
+struct Taken {
+    found: Found,
+    /// Why its file cannot be used, where it is the last good one that goes on.
+    invalid: Option<String>,
+}
+
+impl Taken {
+    /// The policy of a file, or the last good one in the place of an invalid one, which is said.
+    fn of(found: Result<Found, Unusable>, state_dir: &Path) -> Option<Self> {
+        let unusable = match found {
+            Ok(found) => return Some(Self { found, invalid: None }),
+            Err(unusable) => unusable,
+        };
+        complain(&unusable.to_string());
+        let found = last_good(state_dir, &unusable)?;
+        let invalid = format!("{unusable}; the last good policy goes on until it is mended");
+        Some(Self { found, invalid: Some(invalid) })
     }
 }
 

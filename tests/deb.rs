@@ -210,6 +210,8 @@ fn an_upgrade_leaves_tunnels_alone_and_removal_leaves_nothing() {
     // A policy that cannot be taken down keeps the package: else nobody could open what is closed.
     let whole = std::fs::read(&policy).unwrap();
     std::fs::write(&policy, "{").unwrap();
+    let kept = machine.file("/var/lib/egressctl/home/policy.json");
+    std::fs::remove_file(kept).unwrap();
     let refused = machine.dpkg("-r egressctl");
     assert_ne!(refused.code, Some(0));
     assert!(refused.stderr.contains("policy home could not be taken down"), "{}", refused.stderr);

@@ -3,7 +3,7 @@
 //! **Invariant:** a wish that is refused changes nothing and exits with 2.
 
 use super::kind::{self, Manner, Work};
-use super::{Places, complain, say};
+use super::{Places, Taken, complain, say};
 use crate::machine::{Machine, PartWish};
 use crate::outcome::{Exit, Report};
 use crate::step::{self, Order};
@@ -21,23 +21,19 @@ pub(super) enum Wish<'a> {
 
 /// Does what a person wants with one policy, and says what came of it. A refusal is trouble.
 pub(super) fn control(places: &Places, policy: &str, wish: Wish<'_>) -> u8 {
-    match places.find(&[policy.to_owned()]).pop() {
-        Some(Ok(found)) => {
-            let manner = Manner { adopt: false, now: true };
-            let report = kind::with(&found, &places.state_dir(), manner, wish);
-            if report.exit == Exit::Invalid {
-                complain(&report.to_string());
-            } else {
-                say(&report.to_string());
-            }
-            report.exit.code()
-        }
-        Some(Err(unusable)) => {
-            complain(&unusable.to_string());
-            Exit::Invalid.code()
-        }
-        None => Exit::Invalid.code(),
+    let state_dir = places.state_dir();
+    let found = places.find(&[policy.to_owned()]).pop();
+    let Some(taken) = found.and_then(|found| Taken::of(found, &state_dir)) else {
+        return Exit::Invalid.code();
+    };
+    let manner = Manner { adopt: false, now: true };
+    let report = kind::with(&taken.found, &state_dir, manner, wish);
+    if report.exit == Exit::Invalid {
+        complain(&report.to_string());
+    } else {
+        say(&report.to_string());
     }
+    report.exit.code()
 }
 
 impl Work for Wish<'_> {

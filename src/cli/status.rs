@@ -1,10 +1,10 @@
 //! `egressctl status`.
 
 use super::kind::{self, Manner, Work};
-use super::{Places, StatusArgs, complain, note, say};
+use super::{Places, StatusArgs, Taken, complain, note, say};
 use crate::host::clock;
 use crate::host::store::{Folder, ReadOnly, read_only};
-use crate::machine::Machine;
+use crate::machine::{Machine, ReasonText};
 use crate::record::Record;
 use crate::status::Standing;
 use crate::step::Order;
@@ -21,11 +21,16 @@ pub(super) fn status(places: &Places, args: &StatusArgs) -> u8 {
     let all = places.find(&args.wanted.policies);
     let several = all.len() > 1;
     for found in all {
-        found.iter().for_each(note);
-        match found.map_err(|unusable| unusable.to_string()).and_then(|found| {
-            let now = clock::now().map_err(|error| format!("{error:#}"))?;
-            kind::with(&found, &state_dir, MANNER, Show { now: &now })
-        }) {
+        if found.is_err() {
+            worst = worst.max(Standing::Stale);
+        }
+        let Some(taken) = Taken::of(found, &state_dir) else { continue };
+        note(&taken.found);
+        let shown_now = clock::now().map_err(|error| format!("{error:#}")).and_then(|now| {
+            let show = Show { now: &now, invalid: taken.invalid };
+            kind::with(&taken.found, &state_dir, MANNER, show)
+        });
+        match shown_now {
             Ok(status) => {
                 worst = worst.max(status.standing);
                 shown.push(status);
@@ -61,6 +66,8 @@ struct Shown {
 
 struct Show<'a> {
     now: &'a Moment,
+    /// Why the policy's file cannot be used.
+    invalid: Option<String>,
 }
 
 impl Work for Show<'_> {
@@ -68,7 +75,7 @@ impl Work for Show<'_> {
 
     fn with<M: Machine>(self, order: &Order<'_, M>) -> Self::Done {
         let folder = Folder::new(order.state_dir, order.name.clone());
-        let record = match read_only::<Record<M::State>>(&folder, M::KIND.as_str()) {
+        let mut record = match read_only::<Record<M::State>>(&folder, M::KIND.as_str()) {
             ReadOnly::Newer { found: version, known } => {
                 return Err(format!(
                     "state of {} has format version {version}, newer than {known}: use the newer egressctl",
@@ -77,6 +84,9 @@ impl Work for Show<'_> {
             }
             ReadOnly::Seen { loaded, .. } => loaded.body().cloned().unwrap_or_default(),
         };
+        if let (Some(why), Some(last)) = (self.invalid, &mut record.last_step) {
+            last.reasons.insert(0, ReasonText::new("policy-invalid", why));
+        }
         let (status, standing) = M::status(order.name, order.policy, &record, self.now);
         let json = serde_json::to_string(&status)
             .map_err(|error| format!("the status of {} cannot be written: {error}", order.name))?;

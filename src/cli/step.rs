@@ -1,32 +1,34 @@
 //! `egressctl step`.
 
 use super::kind::{self, Manner, Work};
-use super::{Places, StepArgs, complain, note, say};
-use crate::host::policies::Found;
+use super::{Places, StepArgs, Taken, complain, note, say};
+use crate::host::policies::keep;
 use crate::host::side_by_side;
 use crate::machine::Machine;
-use crate::outcome::{Exit, Report};
+use crate::outcome::{Ending, Exit, Report};
 use crate::step::Order;
 use std::io::IsTerminal as _;
+use std::path::Path;
 
 /// Steps the policies side by side, prints a line each in their order, and gives the worst code.
 pub(super) fn step(places: &Places, args: &StepArgs) -> u8 {
     let state_dir = places.state_dir();
-    let found = places.find(&args.wanted.policies);
     let mut worst = Exit::Fine;
-    let usable: Vec<&Found> = found.iter().filter_map(|found| found.as_ref().ok()).collect();
-    for unusable in found.iter().filter_map(|found| found.as_ref().err()) {
-        complain(&unusable.to_string());
-        worst = worst.max(Exit::Invalid);
+    let mut all = Vec::new();
+    for found in places.find(&args.wanted.policies) {
+        if found.is_err() {
+            worst = worst.max(Exit::Invalid);
+        }
+        all.extend(Taken::of(found, &state_dir));
     }
     // A journal would be filled with the same line at every step.
     if std::io::stderr().is_terminal() {
-        for found in &usable {
-            note(found);
+        for taken in &all {
+            note(&taken.found);
         }
     }
     let manner = Manner { adopt: args.adopt, now: args.now };
-    let reports = side_by_side(&usable, |found| kind::with(found, &state_dir, manner, One));
+    let reports = side_by_side(&all, |taken| one(taken, &state_dir, manner));
     for report in reports {
         worst = worst.max(report.exit);
         if args.json {
@@ -39,6 +41,26 @@ pub(super) fn step(places: &Places, args: &StepArgs) -> u8 {
         }
     }
     worst.code()
+}
+
+/// Steps a policy, and keeps its text for the day on which its file is invalid.
+fn one(taken: &Taken, state_dir: &Path, manner: Manner) -> Report {
+    let mut report = kind::with(&taken.found, state_dir, manner, One);
+    if let Some(why) = &taken.invalid {
+        let exit = report.exit.max(Exit::Invalid);
+        report = report.because("policy-invalid", why.clone());
+        report.exit = exit;
+        return report;
+    }
+    match report.outcome {
+        Ending::Steady | Ending::Applied | Ending::RolledBack | Ending::Recovered => {
+            match keep(state_dir, &taken.found) {
+                Ok(()) => report,
+                Err(error) => report.because("state", format!("{error:#}")),
+            }
+        }
+        Ending::Failed | Ending::Busy | Ending::NotDue => report,
+    }
 }
 
 /// A step of one policy.

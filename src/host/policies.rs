@@ -3,6 +3,10 @@
 //! **Invariant:** what is given on is a policy that is valid by itself and overlaps no other of its
 //! folder.
 
+mod kept;
+
+pub use kept::{keep, last_good};
+
 use crate::host::files::read_bounded;
 use crate::names::PolicyName;
 use crate::policy::{Policy, overlap};
@@ -21,6 +25,8 @@ pub struct Found {
     pub path: PathBuf,
     /// The policy.
     pub policy: Policy,
+    /// Its text.
+    pub text: String,
 }
 
 /// A policy that cannot be used.
@@ -28,6 +34,8 @@ pub struct Found {
 pub struct Unusable {
     /// What it was called, for the report.
     pub name: String,
+    /// Which policy it would be, as far as that can be told.
+    pub policy: Option<(PolicyName, PathBuf)>,
     /// What is wrong and what to do, in one line.
     pub why: String,
 }
@@ -52,6 +60,7 @@ pub fn find(folder: &Path, wanted: &[String]) -> Vec<Result<Found, Unusable>> {
         Ok(paths) if paths.is_empty() => {
             return vec![Err(Unusable {
                 name: folder.display().to_string(),
+                policy: None,
                 why: format!(
                     "policy folder {} holds no *.json: write a policy, or name another folder with --policy-dir",
                     folder.display()
@@ -72,6 +81,7 @@ pub fn find(folder: &Path, wanted: &[String]) -> Vec<Result<Found, Unusable>> {
 fn listed(folder: &Path) -> Result<Vec<PathBuf>, Unusable> {
     let entries = std::fs::read_dir(folder).map_err(|error| Unusable {
         name: folder.display().to_string(),
+        policy: None,
         why: format!(
             "policy folder {} cannot be read ({error}): make it, or name another with --policy-dir",
             folder.display()
@@ -94,12 +104,17 @@ fn read(folder: &Path, wanted: &str) -> Result<Found, Unusable> {
     } else {
         folder.join(format!("{wanted}.json"))
     };
-    let unusable = |why: String| Unusable { name: wanted.to_owned(), why };
+    let nameless = |why: String| Unusable { name: wanted.to_owned(), policy: None, why };
     let path = std::path::absolute(&path).unwrap_or(path);
     let shown = path.display();
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let name = PolicyName::try_from(stem)
-        .map_err(|why| unusable(format!("policy {shown}: {why}: rename the file")))?;
+        .map_err(|why| nameless(format!("policy {shown}: {why}: rename the file")))?;
+    let unusable = |why: String| Unusable {
+        name: wanted.to_owned(),
+        policy: Some((name.clone(), path.clone())),
+        why,
+    };
     let bytes = read_bounded(&path, MAX_BYTES).map_err(|error| {
         unusable(format!(
             "policy {shown} cannot be read ({error}): write it there, or name another"
@@ -109,7 +124,7 @@ fn read(folder: &Path, wanted: &str) -> Result<Found, Unusable> {
         .map_err(|_| unusable(format!("policy {shown} is not UTF-8: save it as UTF-8")))?;
     let policy =
         Policy::parse(&text).map_err(|fault| unusable(format!("policy {shown}: {fault}")))?;
-    Ok(Found { name, path, policy })
+    Ok(Found { name, path, policy, text })
 }
 
 /// Refuses a policy that claims what another of the folder claims.
@@ -127,6 +142,7 @@ fn alone(folder: &Path, found: Result<Found, Unusable>) -> Result<Found, Unusabl
         if let Some(what) = overlap((&found.name, &found.policy), (&other.name, &other.policy)) {
             return Err(Unusable {
                 name: found.name.to_string(),
+                policy: Some((found.name.clone(), found.path.clone())),
                 why: format!(
                     "policies {} and {} both claim {what}: change one of them",
                     found.path.display(),
