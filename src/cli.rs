@@ -4,6 +4,7 @@
 //! each trouble on one line.
 
 mod completions;
+mod confirm;
 mod control;
 mod history;
 mod kind;
@@ -46,6 +47,8 @@ enum Command {
     Step(StepArgs),
     /// Print what a step would do; change and create nothing
     Plan(PlanArgs),
+    /// Keep what `step --try` has changed
+    Confirm(ConfirmArgs),
     /// Say how things are
     Status(StatusArgs),
     /// Say what was done, and why
@@ -90,6 +93,19 @@ struct StepArgs {
     /// Accept that the policy's file has moved
     #[arg(long)]
     adopt: bool,
+    /// Undo what is changed, and pause, unless `confirm` comes within so many seconds
+    #[arg(long = "try", value_name = "SEC", conflicts_with = "plan",
+          value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    try_sec: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+struct ConfirmArgs {
+    /// The policy
+    policy: String,
+    /// Undo what nobody has confirmed, as soon as its time is up
+    #[arg(long, hide = true)]
+    give_up: bool,
 }
 
 #[derive(Debug, Args)]
@@ -219,6 +235,8 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Step(args) if args.plan => plan::plan(&places, &args.wanted.policies, args.json),
         Command::Step(args) => step::step(&places, &args),
         Command::Plan(args) => plan::plan(&places, &args.wanted.policies, args.json),
+        Command::Confirm(args) if args.give_up => confirm::give_up(&places, &args.policy),
+        Command::Confirm(args) => confirm::confirm(&places, &args.policy),
         Command::Status(args) => status::status(&places, &args),
         Command::History(args) => history::history(&places, &args),
         Command::Pause(args) => {

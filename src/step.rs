@@ -14,6 +14,7 @@
 
 mod attempt;
 mod control;
+mod on_trial;
 mod preview;
 mod recover;
 mod settings;
@@ -21,6 +22,7 @@ mod transact;
 mod undo;
 
 pub use control::{down, part, pause, refresh, resume, switch};
+pub use on_trial::{confirm, give_up, try_out};
 pub use preview::{Preview, preview, preview_down};
 
 use crate::host::apply::Hands;
@@ -73,6 +75,8 @@ struct Run<'a, M: Machine> {
     retiring: bool,
     /// Whether a person has just chosen, which a pause does not keep from being done.
     commanded: bool,
+    /// How long what is changed is on trial.
+    wait: Option<on_trial::Wait>,
     /// What the report says beside the machine's reasons.
     notes: Vec<ReasonText>,
 }
@@ -98,8 +102,7 @@ fn holding_the_lock<M: Machine>(
     rights: Option<String>,
     work: impl FnOnce(&mut Run<'_, M>) -> anyhow::Result<Report>,
 ) -> Report {
-    let epoch = || Moment { at: jiff::Timestamp::UNIX_EPOCH, boot: String::new(), up_ms: 0 };
-    let now = clock::now().unwrap_or_else(|_| epoch());
+    let now = clock::now().unwrap_or_else(|_| Moment::epoch());
     let blank = Report::new(order.name, M::KIND.as_str(), &now);
     if let Some(missing) = rights {
         return blank.because("rights", missing).ended(Ending::Failed, Exit::Failed);
@@ -158,6 +161,7 @@ fn begin<'a, M: Machine>(order: &'a Order<'a, M>) -> anyhow::Result<Begun<'a, M>
         stepped: true,
         retiring: false,
         commanded: false,
+        wait: None,
         notes: Vec::new(),
     })))
 }
@@ -194,6 +198,9 @@ impl<M: Machine> Run<'_, M> {
     fn step(&mut self) -> anyhow::Result<Report> {
         if self.held.journal().is_some() {
             return self.recover();
+        }
+        if self.is_on_trial() {
+            return self.on_trial();
         }
         if !self.order.now && !self.is_due() {
             return Ok(self.blank().ended(Ending::NotDue, Exit::Fine));

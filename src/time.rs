@@ -23,6 +23,12 @@ pub struct Moment {
 }
 
 impl Moment {
+    /// The first moment of all, for where no clock can be read.
+    #[must_use]
+    pub fn epoch() -> Self {
+        Self { at: Timestamp::UNIX_EPOCH, boot: String::new(), up_ms: 0 }
+    }
+
     /// How long before `self` the moment `earlier` was. Across boots it is at least as long as this
     /// boot has lasted, so that a machine whose clock came up behind does not wait for it.
     #[must_use]

@@ -87,6 +87,11 @@ impl Work for Show<'_> {
         if let (Some(why), Some(last)) = (self.invalid, &mut record.last_step) {
             last.reasons.insert(0, ReasonText::new("policy-invalid", why));
         }
+        if let (true, Some(last)) = (folder.trial().exists(), &mut record.last_step) {
+            let words =
+                format!("undone soon unless somebody says: egressctl confirm {}", order.name);
+            last.reasons.insert(0, ReasonText::new("on-trial", words));
+        }
         let (status, standing) = M::status(order.name, order.policy, &record, self.now);
         let json = serde_json::to_string(&status)
             .map_err(|error| format!("the status of {} cannot be written: {error}", order.name))?;

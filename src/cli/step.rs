@@ -3,12 +3,14 @@
 use super::kind::{self, Manner, Work};
 use super::{Places, StepArgs, Taken, complain, note, say};
 use crate::host::policies::keep;
-use crate::host::side_by_side;
+use crate::host::{clock, side_by_side, waiter};
 use crate::machine::Machine;
 use crate::outcome::{Ending, Exit, Report};
 use crate::step::Order;
+use crate::time::Moment;
 use std::io::IsTerminal as _;
 use std::path::Path;
+use std::time::Duration;
 
 /// Steps the policies side by side, prints a line each in their order, and gives the worst code.
 pub(super) fn step(places: &Places, args: &StepArgs) -> u8 {
@@ -27,8 +29,15 @@ pub(super) fn step(places: &Places, args: &StepArgs) -> u8 {
             note(&taken.found);
         }
     }
-    let manner = Manner { adopt: args.adopt, now: args.now };
-    let reports = side_by_side(&all, |taken| one(taken, &state_dir, manner));
+    let manner = Manner { adopt: args.adopt, now: args.now || args.try_sec.is_some() };
+    let trial = args.try_sec.map(|sec| Duration::from_secs(u64::from(sec)));
+    let reports = side_by_side(&all, |taken| match trial {
+        None => one(taken, &state_dir, manner, None),
+        Some(wait) => match wait_for(taken, places, wait) {
+            Ok(()) => one(taken, &state_dir, manner, trial),
+            Err(error) => nobody_waits(taken, &error),
+        },
+    });
     for report in reports {
         worst = worst.max(report.exit);
         if args.json {
@@ -44,8 +53,8 @@ pub(super) fn step(places: &Places, args: &StepArgs) -> u8 {
 }
 
 /// Steps a policy, and keeps its text for the day on which its file is invalid.
-fn one(taken: &Taken, state_dir: &Path, manner: Manner) -> Report {
-    let mut report = kind::with(&taken.found, state_dir, manner, One);
+fn one(taken: &Taken, state_dir: &Path, manner: Manner, trial: Option<Duration>) -> Report {
+    let mut report = kind::with(&taken.found, state_dir, manner, One { trial });
     if let Some(why) = &taken.invalid {
         let exit = report.exit.max(Exit::Invalid);
         report = report.because("policy-invalid", why.clone());
@@ -63,13 +72,43 @@ fn one(taken: &Taken, state_dir: &Path, manner: Manner) -> Report {
     }
 }
 
+/// Has somebody come back when the trial is over. He is there before anything is changed, for the
+/// change may end the session that it is made from.
+fn wait_for(taken: &Taken, places: &Places, wait: Duration) -> anyhow::Result<()> {
+    let folder = |path: &Path| std::path::absolute(path).map(|path| path.display().to_string());
+    let args = [
+        "--policy-dir".to_owned(),
+        folder(&places.policy_dir)?,
+        "--state-dir".to_owned(),
+        folder(&places.state_dir())?,
+        "confirm".to_owned(),
+        "--give-up".to_owned(),
+        taken.found.path.display().to_string(),
+    ];
+    waiter::come_back(taken.found.name.as_str(), wait, &args)
+}
+
+/// Nothing is tried where nobody would undo it.
+fn nobody_waits(taken: &Taken, error: &anyhow::Error) -> Report {
+    let now = clock::now().unwrap_or_else(|_| Moment::epoch());
+    Report::new(&taken.found.name, taken.found.policy.kind().as_str(), &now)
+        .because("failed", format!("nobody would undo it, so nothing was tried: {error:#}"))
+        .ended(Ending::Failed, Exit::Failed)
+}
+
 /// A step of one policy.
-struct One;
+struct One {
+    /// How long what it changes is on trial.
+    trial: Option<Duration>,
+}
 
 impl Work for One {
     type Done = Report;
 
     fn with<M: Machine>(self, order: &Order<'_, M>) -> Report {
-        crate::step::step(order)
+        match self.trial {
+            Some(wait) => crate::step::try_out(order, wait),
+            None => crate::step::step(order),
+        }
     }
 }

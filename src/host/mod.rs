@@ -25,6 +25,7 @@ pub mod setting;
 pub mod store;
 pub mod trial;
 pub mod users;
+pub mod waiter;
 
 /// Does the same for each item, side by side, and gives the results in their order. A single one is
 /// done without a thread, whose own arena of `malloc` took 80 calls of `mprotect` in a step.

@@ -56,6 +56,12 @@ impl Folder {
         Ok(lines.split_off(lines.len().saturating_sub(most)))
     }
 
+    /// Where what stood before a change lies while the change waits to be confirmed.
+    #[must_use]
+    pub fn trial(&self) -> PathBuf {
+        self.path.join("trial.json")
+    }
+
     fn state(&self) -> PathBuf {
         self.path.join("state.json")
     }

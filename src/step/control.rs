@@ -163,6 +163,7 @@ pub fn down<M: Machine>(order: &Order<'_, M>) -> Report {
         let report = run.transact(&Observation::new(now.clone()), &decision)?;
         match report.outcome {
             Ending::Applied | Ending::Steady => {
+                run.end_trial()?;
                 Ok(report
                     .because("down", "everything is removed and paused; `resume` brings it back"))
             }

@@ -20,6 +20,7 @@ use crate::plan::{Step, lint};
 use crate::record::{Journal, Record};
 use crate::setting::{Edit, Setting, Written};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 /// What became of a decision that was carried out.
 struct Done<'a, S> {
@@ -129,7 +130,7 @@ impl<M: Machine> Run<'_, M> {
     ) -> anyhow::Result<()> {
         let writes = decision.wished.settings.iter();
         let writes = writes.map(|(setting, edit)| setting.command(&edit.to));
-        self.held.begin(&Journal {
+        let journal = Journal {
             at: clock::now()?,
             purpose: report.to_string(),
             backup: before.backup.clone(),
@@ -137,7 +138,9 @@ impl<M: Machine> Run<'_, M> {
             settings: before.flights.clone(),
             commands: steps.iter().map(|step| step.action.command()).chain(writes).collect(),
             undone: self.with(decision.undone.clone()),
-        })
+        };
+        self.begin_trial(&journal)?;
+        self.held.begin(&journal)
     }
 
     /// Asks the machine what follows, and the world what the machine asks.
@@ -352,10 +355,13 @@ impl<M: Machine> Run<'_, M> {
         };
     }
 
+    pub(super) fn barrier_file(&self) -> PathBuf {
+        self.folder.path().join("barrier.nft")
+    }
+
     /// Keeps what closes the clients at boot in step with the state.
-    fn barrier(&self, text: Option<&str>) -> anyhow::Result<()> {
-        let path = self.folder.path().join("barrier.nft");
-        files::keep_in_step(&path, text.map(str::as_bytes), 0o600)
+    pub(super) fn barrier(&self, text: Option<&str>) -> anyhow::Result<()> {
+        files::keep_in_step(&self.barrier_file(), text.map(str::as_bytes), 0o600)
     }
 }
 
