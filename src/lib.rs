@@ -16,6 +16,7 @@ pub mod pool;
 pub mod proxy;
 pub mod record;
 pub mod setting;
+pub mod simulate;
 pub mod status;
 pub mod step;
 pub mod time;

@@ -14,7 +14,7 @@ mod world;
 use egressctl::pool::state::{Content, Egress, Mode, Slot};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use world::{Endpoint, Lab, Played, Source, policy_by, story};
+use world::{Endpoint, Lab, Played, Source, Steps as _, lab_of, policy_by, story};
 
 const ALL: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
@@ -29,7 +29,7 @@ fn lab(slots: usize, names: &[&'static str], via: &Value, params: &Value) -> Lab
     for (key, value) in params.as_object().unwrap() {
         all[key] = value.clone();
     }
-    Lab::new(policy_by(slots, 4, &all, &provider(via)), names)
+    lab_of(policy_by(slots, 4, &all, &provider(via)), names)
 }
 
 fn tell(name: &str, lab: &Lab, played: &Played) {
@@ -72,7 +72,7 @@ fn in_service_the_uplink_is_asked_first_and_then_each_serving_slot() {
     let mut lab = lab(2, &ALL[..4], &Value::Null, &json!({}));
     lab.step();
     assert_eq!(lab.state().mode, Mode::Normal);
-    lab.source = Source::ByTunnel(ALL[..4].to_vec());
+    lab.source = Source::by_tunnel(&ALL[..4]);
     asks_for_a_refresh(&mut lab);
     lab.later(10);
     let played = lab.step();
@@ -120,7 +120,7 @@ fn out_of_direct_a_candidate_of_the_last_pool_is_the_way_to_a_new_list() {
     lab.step();
     // All that is known dies but one that is in nobody's slot; the provider wants a tunnel.
     lab.set(&ALL[..4], Endpoint::Dead);
-    lab.source = Source::ByTunnel(vec!["d", "e", "f"]);
+    lab.source = Source::by_tunnel(&["d", "e", "f"]);
     for name in ["e", "f"] {
         lab.endpoints.insert(name.to_owned(), Endpoint::Alive);
     }
@@ -170,7 +170,7 @@ fn ways_that_failed_are_tried_again_after_all_others_and_with_the_provider_well_
         .iter()
         .fold((9, 0), |(least, most), way| (least.min(way.times), most.max(way.times)));
     assert!(most - least <= 1, "no way is tried twice before another once: {ways:?}");
-    lab.source = Source::Lists(vec!["e"]);
+    lab.source = Source::lists(&["e"]);
     lab.endpoints.insert("e".to_owned(), Endpoint::Alive);
     until(&mut lab, 8, |played| played.after.mode == Mode::Normal);
 }
@@ -202,7 +202,7 @@ fn slots_are_spread_over_places_where_the_policy_wants_it_and_filled_all_the_sam
     for (spread_by, wished) in [(Value::Null, ["a", "b"]), (json!("country"), ["a", "c"])] {
         let mut policy = policy_by(2, 4, &json!({}), &provider(&Value::Null));
         policy.candidates.spread_by = serde_json::from_value(spread_by).unwrap();
-        let mut lab = Lab::new(policy, &ALL[..4]);
+        let mut lab = lab_of(policy, &ALL[..4]);
         // Both of the first and the last are in one country each.
         lab.countries = [("a", "SE"), ("b", "SE"), ("c", "NL"), ("d", "NL")]
             .map(|(name, country)| (name.to_owned(), country.to_owned()))
@@ -251,7 +251,7 @@ fn a_list_that_has_not_changed_is_fetched_with_its_version_and_counts_as_fetched
     assert_eq!(lab.state().repair_events_since_full_refresh, 0);
     // A newer list comes whole, with a version of its own.
     lab.tag = Some("v2".to_owned());
-    lab.source = Source::Lists(vec!["a", "b", "e"]);
+    lab.source = Source::lists(&["a", "b", "e"]);
     lab.set(&["e"], Endpoint::Alive);
     asks_for_a_refresh(&mut lab);
     lab.later(10);
@@ -288,7 +288,7 @@ fn a_list_that_gives_too_few_lets_the_last_pool_end_direct_where_the_policy_want
         lab.step();
         lab.set(&ALL[..4], Endpoint::Dead);
         // The provider answers all the time, with what does not work.
-        lab.source = Source::Lists(vec!["e", "f"]);
+        lab.source = Source::lists(&["e", "f"]);
         until(&mut lab, 12, |played| played.after.mode == Mode::BootstrapRecovery);
         lab.later(31);
         lab.step();
@@ -329,7 +329,7 @@ fn a_last_pool_that_does_not_work_either_leaves_the_list_at_hand() {
     );
     lab.step();
     lab.set(&ALL[..4], Endpoint::Dead);
-    lab.source = Source::Lists(vec!["e", "f"]);
+    lab.source = Source::lists(&["e", "f"]);
     until(&mut lab, 12, |played| played.after.mode == Mode::BootstrapRecovery);
     // Testing takes several steps.
     lab.trial_sec = 6;

@@ -15,7 +15,7 @@ use egressctl::observation::Observation;
 use egressctl::pool::Pool;
 use egressctl::pool::state::Mode;
 use serde_json::{Value, json};
-use world::{Endpoint, Lab, Played, Source, Uplink, policy, story};
+use world::{Endpoint, Lab, Played, Source, Steps as _, Uplink, lab_of, policy, story};
 
 const ALL: [&str; 5] = ["a", "b", "c", "d", "e"];
 
@@ -25,7 +25,7 @@ fn lab(slots: usize, names: &[&'static str], params: &Value) -> Lab {
     for (key, value) in params.as_object().unwrap() {
         all[key] = value.clone();
     }
-    Lab::new(policy(slots, 4, &all), names)
+    lab_of(policy(slots, 4, &all), names)
 }
 
 /// The same after its first run.
@@ -243,7 +243,7 @@ fn no_slot_serves_and_candidates_are_tried_side_by_side() {
     let played = until(&mut lab, Mode::LocalRepair);
     tell("normal_no_slot_serves", &lab, &played);
     let played = next(&mut lab);
-    assert_eq!(Lab::trials(&played).len(), 2);
+    assert_eq!(played.trials().len(), 2);
     tell("local_repair_no_slot_serves_candidate_works", &lab, &played);
     let mut dead = normal(2, &ALL, &json!({}));
     dead.set(&ALL, Endpoint::Dead);
@@ -309,7 +309,7 @@ fn clients_go_where_the_policy_says_when_nothing_serves() {
         assert_eq!(played.after.mode, mode);
         if allowed {
             let mut lab = lab.clone();
-            lab.source = Source::Lists(ALL[..3].to_vec());
+            lab.source = Source::lists(&ALL[..3]);
             lab.set(&ALL[..3], Endpoint::Alive);
             lab.later(900);
             assert_eq!(lab.step().after.mode, Mode::Normal);
@@ -363,7 +363,7 @@ fn drift_is_healed_without_a_transition() {
     tunnel.addresses.clear();
     let played = next(&mut lab);
     tell("drift", &lab, &played);
-    let (kernel, before) = (Lab::new(lab.policy.clone(), &ALL).kernel, lab.state.clone());
+    let (kernel, before) = (lab_of(lab.policy.clone(), &ALL).kernel, lab.state.clone());
     lab.kernel = kernel;
     lab.loaded = None;
     let played = next(&mut lab);
@@ -379,7 +379,7 @@ fn repairs_lead_to_a_full_refresh() {
     let played = until(&mut lab, Mode::FullPoolRefresh);
     tell("local_repair_threshold_reached", &lab, &played);
     let (mut away, mut few, mut liar) = (lab.clone(), lab.clone(), lab.clone());
-    lab.source = Source::Lists(vec!["b", "d", "e"]);
+    lab.source = Source::lists(&["b", "d", "e"]);
     let played = next(&mut lab);
     tell("refresh_replaces_an_endpoint_that_is_not_listed", &lab, &played);
     assert_eq!(played.after.mode, Mode::Normal);
@@ -387,7 +387,7 @@ fn repairs_lead_to_a_full_refresh() {
     away.source = Source::Unavailable;
     let played = next(&mut away);
     tell("refresh_provider_unavailable", &away, &played);
-    away.source = Source::Lists(ALL.to_vec());
+    away.source = Source::lists(&ALL);
     let played = next(&mut away);
     tell("degraded_pool_refresh_not_due", &away, &played);
     away.later(900);
@@ -395,11 +395,11 @@ fn repairs_lead_to_a_full_refresh() {
     tell("degraded_pool_refresh_full", &away, &played);
 
     few.set(&["a", "b", "d", "e"], Endpoint::Dead);
-    few.source = Source::Lists(vec!["c", "d", "e"]);
+    few.source = Source::lists(&["c", "d", "e"]);
     let played = next(&mut few);
     tell("refresh_too_few", &few, &played);
 
-    liar.source = Source::Lists(vec!["b", "d", "e"]);
+    liar.source = Source::lists(&["b", "d", "e"]);
     liar.set(&["d", "e"], Endpoint::TrialOnly);
     let played = next(&mut liar);
     tell("refresh_slot_fails_its_verification", &liar, &played);
@@ -412,7 +412,7 @@ fn repairs_lead_to_a_full_refresh() {
 fn a_short_list_is_refused_until_it_came_three_times() {
     let mut lab = normal(2, &ALL, &json!({ "hmn_refresh_retry_interval_sec": 5 }));
     lab.state.as_mut().unwrap().refresh_asked = Some(lab.now.clone());
-    lab.source = Source::Lists(vec!["a", "b"]);
+    lab.source = Source::lists(&["a", "b"]);
     let played = next(&mut lab);
     tell("refresh_asked", &lab, &played);
     let played = next(&mut lab);
@@ -452,6 +452,7 @@ fn a_refresh_goes_on_over_several_steps() {
 #[test]
 fn with_no_page_to_ask_for_no_candidate_is_put_to_the_proof() {
     let mut lab = normal(2, &ALL[..3], &json!({ "local_repair_retest_count": 0 }));
+    lab.resolver = false;
     lab.set(&["a"], Endpoint::Dead);
     until(&mut lab, Mode::LocalRepair);
     let url = "http://never.example/".to_owned().try_into().unwrap();

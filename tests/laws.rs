@@ -15,7 +15,9 @@ mod world;
 use egressctl::policy::PoolPolicy;
 use egressctl::pool::state::Mode;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use world::{APART, Input, Lab, NAMES, few_inputs, inputs, key, lawful, policy, serving};
+use world::{
+    APART, Input, Lab, NAMES, Steps as _, few_inputs, inputs, key, lab_of, lawful, policy, serving,
+};
 
 /// Seconds between steps of a liveness run: more than every interval and window below.
 const LONG: u64 = 100;
@@ -73,7 +75,7 @@ fn walk(name: &str, slots: usize, alphabet: &[Input], from_cache: bool, most: us
     let mut queue: VecDeque<Lab> = VecDeque::new();
     let mut rows: BTreeMap<String, usize> = BTreeMap::new();
     let (mut edges, mut bound) = (0_usize, 0_usize);
-    let start = Lab::new(small_policy(slots, from_cache), &NAMES);
+    let start = lab_of(small_policy(slots, from_cache), &NAMES);
     seen.insert(key(&start));
     queue.push_back(start);
     let mut whole = true;

@@ -18,7 +18,9 @@ use egressctl::pool::status::{StandbyHealth, status};
 use egressctl::record::Record;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use world::{Endpoint, Lab, Outcome, Played, Source, Uplink, interface, policy_by, story};
+use world::{
+    Endpoint, Lab, Outcome, Played, Source, Steps as _, Uplink, interface, lab_of, policy_by, story,
+};
 
 const ALL: [&str; 4] = ["a", "b", "c", "d"];
 /// What the standby leads to.
@@ -38,10 +40,15 @@ fn lab(slots: usize, keep: &str, via: &Value, params: &Value) -> Lab {
         "wireguard": { "interface": "vpnboot", "config": "/etc/egressctl/boot.conf", "keep": keep }
     }))
     .unwrap();
-    let mut lab = Lab::new(policy, &ALL);
+    let mut lab = lab_of(policy, &ALL);
     lab.standby = Ok(BOOT.to_owned());
     lab.set(&[BOOT], Endpoint::Alive);
     lab
+}
+
+/// A provider that lists these to those who come by the standby.
+fn for_standby(names: &[&str]) -> Source {
+    Source::By(interface("vpnboot"), names.iter().map(|name| (*name).to_owned()).collect())
 }
 
 fn tell(name: &str, lab: &Lab, played: &Played) {
@@ -93,7 +100,7 @@ fn falls_to_recovery(lab: &mut Lab) {
 #[test]
 fn a_first_run_that_only_the_standby_can_feed_fills_the_pool_and_a_kept_one_stays_up() {
     let mut lab = lab(2, "standby", &json!("tunnel"), &json!({}));
-    lab.source = Source::ByTunnel(ALL.to_vec());
+    lab.source = Source::by_tunnel(&ALL);
     let first = lab.step();
     tell("standby_first_run_made", &lab, &first);
     assert_eq!(asked_by(&first), BTreeSet::new(), "nobody is asked by a tunnel that is not proven");
@@ -122,7 +129,7 @@ fn a_first_run_that_only_the_standby_can_feed_fills_the_pool_and_a_kept_one_stay
 #[test]
 fn one_that_is_down_is_up_only_while_the_provider_is_asked_by_it() {
     let mut lab = lab(2, "down", &Value::Null, &json!({}));
-    lab.source = Source::ByTunnel(ALL.to_vec());
+    lab.source = Source::by_tunnel(&ALL);
     let first = lab.step();
     assert_eq!(asked_by(&first), only("eth0"), "the uplink comes first");
     assert!(!is_up(&lab));
@@ -152,7 +159,7 @@ fn in_service_it_is_asked_after_the_uplink_and_the_serving_slots() {
         lab.step();
         assert_eq!(lab.state().mode, Mode::Normal);
         // The slot serves, and the provider answers the standby alone.
-        lab.source = Source::By("vpnboot", ALL.to_vec());
+        lab.source = for_standby(&ALL);
         lab.state.as_mut().unwrap().refresh_asked = Some(lab.now.clone());
         let got = until(&mut lab, 4, |played| {
             played.after.pool.as_ref().is_some_and(|pool| pool.generation == 2)
@@ -176,7 +183,7 @@ fn out_of_direct_every_order_of_the_strategies_comes_to_the_standby() {
             let mut lab = lab(1, keep, &Value::Null, &params);
             lab.step();
             lab.set(&ALL, Endpoint::Dead);
-            lab.source = Source::By("vpnboot", vec!["e"]);
+            lab.source = for_standby(&["e"]);
             lab.set(&["e"], Endpoint::Alive);
             falls_to_recovery(&mut lab);
             let back = until(&mut lab, 12, |played| played.after.mode == Mode::Normal);
@@ -200,7 +207,7 @@ fn one_that_dies_on_the_way_is_dropped_and_the_next_way_is_tried() {
     lab.step();
     lab.set(&ALL, Endpoint::Dead);
     // A list comes by it, and nothing on it works.
-    lab.source = Source::By("vpnboot", vec!["d"]);
+    lab.source = for_standby(&["d"]);
     falls_to_recovery(&mut lab);
     until(&mut lab, 6, |played| played.after.bootstrap.transport.is_some());
     lab.set(&[BOOT], Endpoint::Dead);
@@ -208,7 +215,7 @@ fn one_that_dies_on_the_way_is_dropped_and_the_next_way_is_tried() {
     let dropped = until(&mut lab, 6, |played| played.after.bootstrap.transport.is_none());
     tell("standby_dies_and_is_dropped", &lab, &dropped);
     assert!(dropped.codes().contains(&"standby-useless".to_owned()));
-    lab.source = Source::Lists(vec!["e"]);
+    lab.source = Source::lists(&["e"]);
     lab.set(&["e"], Endpoint::Alive);
     let back = until(&mut lab, 6, |played| played.after.mode == Mode::Normal);
     assert_eq!(asked_by(&back), only("eth0"));
@@ -321,8 +328,8 @@ fn no_pair_of_keys_is_up_in_a_slot_or_tried_while_it_is_up_as_the_standby() {
         let (mut by_slot, mut by_standby) = (0, 0);
         for turn in 0..12 {
             lab.source = match turn {
-                0..4 => Source::Lists(ALL.to_vec()),
-                _ => Source::By("vpnboot", ALL.to_vec()),
+                0..4 => Source::lists(&ALL),
+                _ => for_standby(&ALL),
             };
             if turn % 4 == 3 {
                 lab.state.as_mut().unwrap().refresh_asked = Some(lab.now.clone());
@@ -330,7 +337,7 @@ fn no_pair_of_keys_is_up_in_a_slot_or_tried_while_it_is_up_as_the_standby() {
             lab.later(10);
             let was_up = is_up(&lab);
             let played = lab.step();
-            assert!(!was_up || !Lab::trials(&played).contains("a"), "it is tried beside itself");
+            assert!(!was_up || !played.trials().contains("a"), "it is tried beside itself");
             let mut slots = played.after.slots.values().filter_map(Slot::candidate);
             let in_slot = slots.any(|candidate| candidate.name == "a");
             assert!(!(in_slot && is_up(&lab)), "{keep}: up twice in step {turn}");

@@ -21,7 +21,7 @@ use egressctl::record::{LastStep, Record};
 use egressctl::time::Moment;
 use serde_json::{Value, json};
 use std::time::Duration;
-use world::{Endpoint, Lab, Played};
+use world::{Endpoint, Lab, Played, Steps as _, lab_of};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -73,7 +73,7 @@ fn serving(clients: &Value, params: &Value) -> PoolPolicy {
 
 #[test]
 fn of_a_pool_that_was_just_loaded_and_of_one_that_was_checked() {
-    let mut lab = Lab::new(world::policy(2, 3, &json!({})), &NAMES);
+    let mut lab = lab_of(world::policy(2, 3, &json!({})), &NAMES);
     let loaded = lab.step();
     tell("status_just_loaded", &shown(&lab, &loaded, &lab.now));
     lab.later(10);
@@ -83,7 +83,7 @@ fn of_a_pool_that_was_just_loaded_and_of_one_that_was_checked() {
 
 #[test]
 fn of_a_slot_that_fails_and_of_one_whose_clients_have_moved() {
-    let mut lab = Lab::new(world::policy(2, 3, &json!({})), &NAMES);
+    let mut lab = lab_of(world::policy(2, 3, &json!({})), &NAMES);
     lab.step();
     lab.set(&["a"], Endpoint::Dead);
     lab.later(10);
@@ -100,7 +100,7 @@ fn of_many_clients_and_of_a_spread_prefix_is_still_one_screen() {
     let many: Vec<Value> = (1..=30).map(|n| json!(format!("10.77.0.{n}"))).collect();
     let spread = [json!({ "prefix": "10.77.4.0/22", "spread": true })];
     let clients: Vec<Value> = many.into_iter().chain(spread).collect();
-    let mut lab = Lab::new(serving(&json!(clients), &json!({})), &NAMES);
+    let mut lab = lab_of(serving(&json!(clients), &json!({})), &NAMES);
     let loaded = lab.step();
     assert_eq!(loaded.after.mode, Mode::Normal);
     let status = shown(&lab, &loaded, &lab.now);
@@ -117,7 +117,7 @@ fn what_is_due_is_never_in_the_past() {
         (always.clone(), 0, "next check at once"),
         (always, 9, "next check at once"),
     ] {
-        let mut lab = Lab::new(world::policy(2, 3, &params), &NAMES);
+        let mut lab = lab_of(world::policy(2, 3, &params), &NAMES);
         let played = lab.step();
         let now = lab.now.after(Duration::from_secs(later));
         let status = shown(&lab, &played, &now);
@@ -128,7 +128,7 @@ fn what_is_due_is_never_in_the_past() {
 
 #[test]
 fn of_a_pause_and_of_a_step_long_ago() {
-    let mut lab = Lab::new(world::policy(2, 3, &json!({})), &NAMES);
+    let mut lab = lab_of(world::policy(2, 3, &json!({})), &NAMES);
     let played = lab.step();
     let mut record = record(&lab, &played);
     record.paused = Some(lab.now.clone());
@@ -140,7 +140,7 @@ fn of_a_pause_and_of_a_step_long_ago() {
 
 #[test]
 fn of_what_was_taken_down() {
-    let mut lab = Lab::new(world::policy(2, 3, &json!({})), &NAMES);
+    let mut lab = lab_of(world::policy(2, 3, &json!({})), &NAMES);
     lab.step();
     lab.later(10);
     let played = lab.step();
@@ -163,7 +163,7 @@ fn of_what_was_taken_down() {
 
 #[test]
 fn of_entries_that_cannot_be_used() {
-    let mut lab = Lab::new(world::policy(2, 3, &json!({})), &NAMES);
+    let mut lab = lab_of(world::policy(2, 3, &json!({})), &NAMES);
     let played = lab.step();
     let mut record = record(&lab, &played);
     let entries = (1..=6).map(|n| Rejected {
@@ -176,7 +176,7 @@ fn of_entries_that_cannot_be_used() {
 
 #[test]
 fn nothing_in_a_name_or_a_reason_reaches_the_terminal() {
-    let mut lab = Lab::new(world::policy(2, 3, &json!({})), &NAMES);
+    let mut lab = lab_of(world::policy(2, 3, &json!({})), &NAMES);
     let played = lab.step();
     let mut record = record(&lab, &played);
     for slot in record.machine.as_mut().unwrap().slots.values_mut() {
@@ -190,7 +190,7 @@ fn nothing_in_a_name_or_a_reason_reaches_the_terminal() {
 /// The keys of `status --json` are a contract.
 #[test]
 fn the_json_has_these_keys() {
-    let mut lab = Lab::new(world::policy(2, 3, &json!({})), &NAMES);
+    let mut lab = lab_of(world::policy(2, 3, &json!({})), &NAMES);
     let played = lab.step();
     let json = serde_json::to_value(shown(&lab, &played, &lab.now)).unwrap();
     let keys = |value: &Value| -> Vec<String> {

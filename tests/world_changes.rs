@@ -19,10 +19,10 @@ use egressctl::names::Table;
 use egressctl::pool::Pool;
 use egressctl::pool::state::{Egress, Mode};
 use serde_json::json;
-use world::{Endpoint, Lab, Uplink, interface, policy};
+use world::{Endpoint, Lab, Steps as _, Uplink, interface, lab_of, policy};
 
 fn normal(slots: usize, names: &[&'static str]) -> Lab {
-    let mut lab = Lab::new(policy(slots, 4, &json!({ "local_repair_retest_count": 1 })), names);
+    let mut lab = lab_of(policy(slots, 4, &json!({ "local_repair_retest_count": 1 })), names);
     lab.step();
     assert_eq!(lab.state().mode, Mode::Normal);
     lab

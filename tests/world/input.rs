@@ -18,7 +18,7 @@ pub struct Input {
 
 pub fn inputs() -> Vec<Input> {
     use Endpoint::{Alive, Dead};
-    let lists = Source::Lists(NAMES.to_vec());
+    let lists = Source::lists(&NAMES);
     let well = Input {
         endpoints: [Alive; 3],
         uplink: Uplink::Up,
@@ -54,8 +54,8 @@ fn beside(well: &Input) -> Vec<Input> {
     all.push(unavailable.clone());
     all.push(Input { endpoints: [Dead, Alive, Alive], ..unavailable.clone() });
     all.push(Input { endpoints: [Dead; 3], ..unavailable });
-    all.push(Input { source: Source::Lists(vec![]), ..well.clone() });
-    all.push(Input { source: Source::Lists(vec!["a"]), ..well.clone() });
+    all.push(Input { source: Source::lists(&[]), ..well.clone() });
+    all.push(Input { source: Source::lists(&["a"]), ..well.clone() });
     all.push(Input { endpoints: [TrialOnly; 3], ..well.clone() });
     all.push(Input { endpoints: [Alive, SmallOnly, TrialOnly], ..well.clone() });
     all.push(Input { uplink: Uplink::Down, ..well.clone() });

@@ -150,7 +150,7 @@ pub fn lawful(lab: &Lab, input: &Input, played: &Played) {
         let now = after.slots.get(slot).and_then(|slot| slot.loaded());
         let listed = match &input.source {
             Source::Lists(names) | Source::ByTunnel(names) | Source::By(_, names) => {
-                names.contains(&candidate.name.as_str())
+                names.contains(&candidate.name)
             }
             Source::Unavailable | Source::Refuses(_) => true,
         };
@@ -199,17 +199,8 @@ pub fn lawful(lab: &Lab, input: &Input, played: &Played) {
     if direct(before) && !direct(after) {
         assert_eq!(played.outcome, Outcome::Applied, "(7){}", story());
         assert!(serving(after).len() >= lab.policy.min_slots_to_exit_direct(), "(7){}", story());
-        let carries = |name: &str| match lab.endpoints.get(name) {
-            Some(Endpoint::Alive | Endpoint::SmallOnly) => true,
-            Some(
-                Endpoint::Dead
-                | Endpoint::Portal
-                | Endpoint::TrialOnly
-                | Endpoint::Untried
-                | Endpoint::Broken,
-            )
-            | None => false,
-        };
+        let carries =
+            |name: &str| lab.endpoints.get(name).is_some_and(|endpoint| endpoint.carries(5_000));
         let verified = after
             .slots
             .values()
@@ -267,7 +258,7 @@ pub fn lawful(lab: &Lab, input: &Input, played: &Played) {
             assert!(slot.failures == 0 || slot.failed, "(15){}", story());
         }
         if input.uplink == Uplink::Down {
-            assert!(Lab::trials(played).is_empty(), "(15){}", story());
+            assert!(played.trials().is_empty(), "(15){}", story());
         }
     }
     if before.settle && input.uplink != Uplink::Down && played.outcome != Outcome::Held {

@@ -102,7 +102,8 @@ fn slots(state: &PoolState) -> String {
         format!("{name} {what}")
     };
     let slots: Vec<String> = state.slots.iter().map(one).collect();
-    let quarantine: Vec<&str> = state.quarantine.values().map(|q| q.name.as_str()).collect();
+    let mut quarantine: Vec<&str> = state.quarantine.values().map(|q| q.name.as_str()).collect();
+    quarantine.sort_unstable();
     let mut line = format!("{}: {}", state.mode, slots.join(" · "));
     let reserve: Vec<&str> = state.reserve().iter().map(|c| c.name.as_str()).collect();
     let _ =
