@@ -147,6 +147,26 @@ fn out_of_direct_a_candidate_of_the_last_pool_is_the_way_to_a_new_list() {
 }
 
 #[test]
+fn a_way_that_a_reboot_took_away_is_put_back_and_not_given_up() {
+    let mut lab = lab(2, &ALL[..4], &Value::Null, &json!({}));
+    lab.step();
+    lab.set(&ALL[..4], Endpoint::Dead);
+    lab.source = Source::by_tunnel(&["d", "e", "f"]);
+    lab.set(&["e", "f"], Endpoint::Alive);
+    until(&mut lab, 12, |played| played.after.mode == Mode::BootstrapRecovery);
+    lab.set(&["d"], Endpoint::Alive);
+    until(&mut lab, 20, |played| {
+        played.after.slots.values().any(|slot| matches!(slot.content, Content::Lent(_)))
+    });
+    lab.reboot();
+    let mended = lab.step();
+    let lent = |slot: &Slot| matches!(&slot.content, Content::Lent(c) if c.name == "d");
+    assert!(mended.after.slots.values().any(lent), "{}", story(&lab, &mended));
+    lab.later(10);
+    assert_eq!(lab.step().after.mode, Mode::Normal, "the list comes by it");
+}
+
+#[test]
 fn ways_that_failed_are_tried_again_after_all_others_and_with_the_provider_well_direct_ends() {
     let mut lab = lab(1, &ALL[..3], &Value::Null, &json!({}));
     lab.step();
