@@ -100,6 +100,21 @@ fn a_clock_that_comes_up_behind_does_not_keep_clients_on_direct() {
 }
 
 #[test]
+fn a_refresh_waits_for_what_a_reboot_took_away() {
+    let mut lab = normal(2, &["a", "b", "c"]);
+    lab.state.as_mut().unwrap().refresh_asked = Some(lab.now.clone());
+    lab.later(10);
+    assert_eq!(lab.step().after.mode, Mode::FullPoolRefresh);
+    lab.reboot();
+    let mended = lab.step();
+    assert_eq!(mended.after.mode, Mode::FullPoolRefresh, "{:?}", mended.codes());
+    lab.later(10);
+    let played = lab.step();
+    assert_eq!(played.after.mode, Mode::Normal);
+    assert_eq!(played.after.pool.unwrap().generation, 2);
+}
+
+#[test]
 fn renamed_slots_never_have_a_pair_of_keys_up_twice() {
     // The world itself refuses a trial and a load of what is up elsewhere.
     for names in [["wg1", "vpn2"], ["wg1", "wg2"]] {
