@@ -151,3 +151,38 @@ fn a_client_that_comes_later_is_placed_like_the_others_and_its_old_flows_end() {
     let direct = lab.state().egress.values().filter(|egress| **egress == Egress::Direct).count();
     assert_eq!(direct, 5, "in Direct it goes where the others are");
 }
+
+#[test]
+fn a_refresh_waits_for_a_slot_that_is_being_mended_and_leaves_its_endpoint_where_it_is() {
+    let mut lab = normal(2, &["a", "b", "c", "d"]);
+    let before = lab.kernel.tunnels.clone();
+    lab.state.as_mut().unwrap().refresh_asked = Some(lab.now.clone());
+    lab.later(10);
+    assert_eq!(lab.step().after.mode, Mode::FullPoolRefresh);
+    // All is gone, as after a boot.
+    lab.kernel = Lab::new(lab.policy.clone(), &[]).kernel;
+    lab.later(10);
+    let mended = lab.step();
+    assert_eq!(mended.after.mode, Mode::FullPoolRefresh, "{:?}", mended.codes());
+    lab.later(10);
+    let done = lab.step();
+    assert_eq!(done.after.mode, Mode::Normal, "{:?}", done.codes());
+    assert_eq!(done.after.pool.as_ref().unwrap().generation, 2);
+    for (slot, tunnel) in &before {
+        assert_eq!(lab.kernel.tunnels[slot].ends, tunnel.ends, "{slot} had no fault");
+    }
+}
+
+#[test]
+fn a_refresh_does_not_wait_for_ever_for_a_slot_that_nothing_can_be_said_of() {
+    let mut lab = normal(2, &["a", "b", "c", "d"]);
+    lab.blind = true;
+    lab.state.as_mut().unwrap().refresh_asked = Some(lab.now.clone());
+    for _ in 0..30 {
+        lab.later(10);
+        if lab.step().after.pool.as_ref().unwrap().generation == 2 {
+            return;
+        }
+    }
+    panic!("it waits for ever: {:?}", lab.state().mode);
+}

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// A slot of which nothing could be said for so many steps hosts no client while another serves.
-const UNKNOWN_STEPS: u32 = 10;
+pub(super) const UNKNOWN_STEPS: u32 = 10;
 /// At most so many moved clients are checked by asking the kernel.
 const CHECKED_CLIENTS: usize = 64;
 /// An address that is nobody's (RFC 5737), asked for in route checks.

@@ -5,6 +5,7 @@
 
 use super::ask;
 use super::candidate::{Candidate, List, Tested};
+use super::future::UNKNOWN_STEPS;
 use super::health::Health;
 use super::layout;
 use super::reason::Reason;
@@ -43,7 +44,10 @@ impl Turn<'_> {
             self.say(Reason::NotTried { candidates: not_tried.len(), why });
         }
         self.test_by_slots(&mut fresh);
-        let batch = self.next_batch(&mut fresh, &not_tried);
+        let batch = match self.next_batch(&mut fresh, &not_tried) {
+            Batch::Done if self.awaits_a_slot(&fresh) => Batch::Ask(Vec::new()),
+            batch @ (Batch::Done | Batch::Ask(_)) => batch,
+        };
         let (tested, passed) = (fresh.tested.len(), self.state.good(&fresh).len());
         let listed = fresh.candidates.len();
         self.keep_progress(fresh);
@@ -83,6 +87,21 @@ impl Turn<'_> {
                 fresh.tested.insert(name, tested.clone());
             }
         }
+    }
+
+    /// Whether a slot that serves has a listed endpoint in it of which nothing could be said yet, as
+    /// while it is being mended: the list would seem to have nothing for it.
+    fn awaits_a_slot(&self, fresh: &List) -> bool {
+        self.slots().iter().any(|interface| {
+            let Some(slot) = self.state.slots.get(interface) else { return false };
+            let unknown = matches!(self.sight.health.get(interface), Some(Health::Unknown(_)));
+            unknown
+                && slot.unknown < UNKNOWN_STEPS
+                && self.state.serves(interface)
+                && slot.candidate().is_some_and(|active| {
+                    fresh.untested().into_iter().any(|listed| is_same(listed, active))
+                })
+        })
     }
 
     pub(super) fn is_lent(&self, interface: &Interface) -> bool {
