@@ -17,9 +17,9 @@ use egressctl::kernel::{World, read};
 use egressctl::machine::{Cut, Machine as _, Subject};
 use egressctl::names::Table;
 use egressctl::pool::Pool;
-use egressctl::pool::state::{Egress, Mode};
-use serde_json::json;
-use world::{Endpoint, Lab, Steps as _, Uplink, interface, lab_of, policy};
+use egressctl::pool::state::{Content, Egress, Mode};
+use serde_json::{Value, json};
+use world::{Endpoint, Lab, Source, Steps as _, Uplink, interface, lab_of, policy, policy_by};
 
 fn normal(slots: usize, names: &[&'static str]) -> Lab {
     let mut lab = lab_of(policy(slots, 4, &json!({ "local_repair_retest_count": 1 })), names);
@@ -159,9 +159,7 @@ fn a_refresh_waits_for_a_slot_that_is_being_mended_and_leaves_its_endpoint_where
     lab.state.as_mut().unwrap().refresh_asked = Some(lab.now.clone());
     lab.later(10);
     assert_eq!(lab.step().after.mode, Mode::FullPoolRefresh);
-    // All is gone, as after a boot.
-    lab.kernel = Lab::new(lab.policy.clone(), &[]).kernel;
-    lab.later(10);
+    boots(&mut lab);
     let mended = lab.step();
     assert_eq!(mended.after.mode, Mode::FullPoolRefresh, "{:?}", mended.codes());
     lab.later(10);
@@ -185,4 +183,72 @@ fn a_refresh_does_not_wait_for_ever_for_a_slot_that_nothing_can_be_said_of() {
         }
     }
     panic!("it waits for ever: {:?}", lab.state().mode);
+}
+
+/// A pool whose provider is reached through a tunnel alone.
+fn walled(names: &[&'static str]) -> Lab {
+    let provider = json!({ "http": { "url": "https://192.0.2.70/list.json", "via": Value::Null } });
+    let params = json!({
+        "local_repair_retest_count": 1, "direct_grace_sec": 0, "bootstrap_retry_interval_sec": 0,
+    });
+    let mut lab = lab_of(policy_by(2, 4, &params, &provider), names);
+    lab.step();
+    assert_eq!(lab.state().mode, Mode::Normal);
+    lab.source = Source::ByTunnel(names.to_vec());
+    lab
+}
+
+/// All is gone, as after a boot.
+fn boots(lab: &mut Lab) {
+    lab.kernel = lab_of(lab.policy.clone(), &[]).kernel;
+    lab.now.boot.push('2');
+    lab.later(10);
+}
+
+#[test]
+fn a_slot_that_is_being_mended_is_no_way_to_the_provider_that_failed() {
+    let mut lab = walled(&["a", "b", "c", "d"]);
+    lab.state.as_mut().unwrap().refresh_asked = Some(lab.now.clone());
+    lab.later(10);
+    assert_eq!(lab.step().after.mode, Mode::FullPoolRefresh);
+    boots(&mut lab);
+    let mended = lab.step();
+    assert_eq!(mended.after.mode, Mode::FullPoolRefresh, "{:?}", mended.codes());
+    lab.later(10);
+    let done = lab.step();
+    assert_eq!(done.after.mode, Mode::Normal, "asked through a slot: {:?}", done.codes());
+}
+
+#[test]
+fn a_lent_slot_is_not_dropped_because_the_machine_booted() {
+    let mut lab = walled(&["a", "b", "c", "d"]);
+    lab.set(&["a", "b", "c", "d"], Endpoint::Dead);
+    for _ in 0..20 {
+        lab.later(10);
+        if lab.step().after.mode == Mode::BootstrapRecovery {
+            break;
+        }
+    }
+    lab.set(&["d"], Endpoint::Alive);
+    let lent = |lab: &Lab| match &lab.state().slots[&interface("vpn1")].content {
+        Content::Lent(candidate) => Some(candidate.name.clone()),
+        Content::Loaded(_) | Content::Empty => None,
+    };
+    for _ in 0..20 {
+        lab.later(10);
+        lab.step();
+        if lent(&lab).is_some() {
+            break;
+        }
+    }
+    assert_eq!(lent(&lab).as_deref(), Some("d"));
+    let failed = lab.state().bootstrap.failed.clone();
+    boots(&mut lab);
+    let mended = lab.step();
+    assert_eq!(lent(&lab).as_deref(), Some("d"), "{:?}", mended.codes());
+    assert_eq!(lab.state().bootstrap.failed, failed);
+    lab.set(&["a", "b", "c"], Endpoint::Alive);
+    lab.later(10);
+    let back = lab.step();
+    assert_eq!(back.after.mode, Mode::Normal, "{:?}", back.codes());
 }

@@ -16,7 +16,9 @@ impl Turn<'_> {
     /// Asks by the transport that was found, or looks for one.
     pub(super) fn fetch_by_bootstrap(&mut self) -> Fetched {
         if let Some(transport) = self.state.bootstrap.transport.clone() {
-            if self.is_mended(&transport) {
+            if let Transport::Slot(slot) = &transport
+                && self.is_unjudged(slot)
+            {
                 return Fetched::Pending;
             }
             match self.readiness(&transport) {
@@ -85,15 +87,6 @@ impl Turn<'_> {
         for state in [&mut self.state, &mut self.counted] {
             state.bootstrap.transport = None;
             state.bootstrap.fail(way, why, self.now);
-        }
-    }
-
-    /// Whether this step puts a way back that somebody, or a reboot, took away: the next one asks by it.
-    fn is_mended(&self, transport: &Transport) -> bool {
-        match transport {
-            // The standby's own readiness knows when it is waited for.
-            Transport::Wan | Transport::Standby(_) => false,
-            Transport::Slot(slot) => self.sight.drifted.contains(slot),
         }
     }
 

@@ -4,6 +4,7 @@
 //! one that refused is left alone for as long as it wished and for longer each time.
 
 use super::candidate::{Candidate, List, Rejected};
+use super::future::UNKNOWN_STEPS;
 use super::reason::Reason;
 use super::standby::{Need, Readiness};
 use super::state::Transport;
@@ -67,11 +68,19 @@ impl Turn<'_> {
     /// By the WAN, unless the policy forbids it, then by each serving slot, then by the standby.
     fn fetch_in_service(&mut self) -> Fetched {
         let mut latest = "no way to the provider is left".to_owned();
+        let mut is_mending = false;
         for via in self.ways_in_service() {
             if self.state.ways_failed.contains(&via.device) {
                 continue;
             }
+            if self.is_unjudged(&via.device) {
+                is_mending = true;
+                continue;
+            }
             if self.policy.standby() == Some(&via.device) {
+                if is_mending {
+                    break;
+                }
                 match self.standby_readiness() {
                     Readiness::Now => {}
                     Readiness::Soon => return self.wait_for_standby(),
@@ -92,6 +101,9 @@ impl Turn<'_> {
                     self.state.ways_failed.insert(via.device);
                 }
             }
+        }
+        if is_mending {
+            return Fetched::Pending;
         }
         Fetched::Nothing(Reason::ProviderUnavailable { why: latest })
     }
@@ -196,6 +208,13 @@ impl Turn<'_> {
     /// Whether a way still answers.
     pub(super) fn answers(&self, slot: &Interface) -> bool {
         matches!(self.sight.health.get(slot), Some(super::health::Health::Healthy { .. }))
+    }
+
+    /// Whether nothing can be said of a slot for now, as while it is being mended: neither what it
+    /// carries nor what it does not.
+    pub(super) fn is_unjudged(&self, slot: &Interface) -> bool {
+        matches!(self.sight.health.get(slot), Some(super::health::Health::Unknown(_)))
+            && self.state.slots.get(slot).is_some_and(|slot| slot.unknown < UNKNOWN_STEPS)
     }
 
     /// How long the provider wishes to be left alone, if it refused.

@@ -5,7 +5,6 @@
 
 use super::ask;
 use super::candidate::{Candidate, List, Tested};
-use super::future::UNKNOWN_STEPS;
 use super::health::Health;
 use super::layout;
 use super::reason::Reason;
@@ -93,12 +92,10 @@ impl Turn<'_> {
     /// while it is being mended: the list would seem to have nothing for it.
     fn awaits_a_slot(&self, fresh: &List) -> bool {
         self.slots().iter().any(|interface| {
-            let Some(slot) = self.state.slots.get(interface) else { return false };
-            let unknown = matches!(self.sight.health.get(interface), Some(Health::Unknown(_)));
-            unknown
-                && slot.unknown < UNKNOWN_STEPS
+            let active = self.state.slots.get(interface).and_then(Slot::candidate);
+            self.is_unjudged(interface)
                 && self.state.serves(interface)
-                && slot.candidate().is_some_and(|active| {
+                && active.is_some_and(|active| {
                     fresh.untested().into_iter().any(|listed| is_same(listed, active))
                 })
         })
