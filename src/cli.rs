@@ -10,6 +10,7 @@ mod history;
 mod kind;
 mod plan;
 mod schema;
+mod simulate;
 mod status;
 mod step;
 
@@ -67,6 +68,8 @@ enum Command {
     Schema(SchemaArgs),
     /// Print a script that makes a shell complete what follows egressctl
     Completions(CompletionsArgs),
+    /// Play a scripted world through the same decisions; needs no rights and touches nothing
+    Simulate(SimulateArgs),
 }
 
 /// Which policies are meant.
@@ -194,6 +197,12 @@ struct SchemaArgs {
 struct CompletionsArgs {
     /// The shell
     shell: completions::For,
+struct SimulateArgs {
+    /// The scenario's file
+    scenario: PathBuf,
+    /// Print one JSON object a moment, a line each
+    #[arg(long)]
+    json: bool,
 }
 
 impl Places {
@@ -259,6 +268,7 @@ pub fn run(cli: Cli) -> ExitCode {
         }
         Command::Refresh(args) => control::control(&places, &args.policy, Wish::Refresh),
         Command::Down(args) if args.plan => plan::down(&places, &args.policy),
+        Command::Simulate(args) => simulate::simulate(&args.scenario, args.json),
         Command::Down(args) => control::control(&places, &args.policy, Wish::Down),
         Command::Schema(args) => schema::schema(args.described),
         Command::Completions(args) => completions::completions(args.shell),

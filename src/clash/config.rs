@@ -183,13 +183,13 @@ mod tests {
 
     #[test]
     fn sing_box_says_what_it_begins_with_and_what_it_keeps_comments_or_not() {
-        let text = r##"{ // a comment, with "quotes"
+        let text = r#"{ // a comment, with "quotes"
             "outbounds": [ # another
                 {"type": "selector", "tag": "s", "outbounds": ["a", "b"], "default": "b // no comment",},
                 {"type": "selector", "tag": "t", "interrupt_exist_connections": true /* so */ },
             ],
             "experimental": {"cache_file": {"enabled": true}},
-        }"##;
+        }"#;
         let read = read(Program::SingBox, &[text.to_owned(), "{}".to_owned()]).unwrap();
         assert!(read.keeps_choices);
         assert_eq!(read.defaults["s"], "b // no comment");

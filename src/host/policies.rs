@@ -115,16 +115,20 @@ fn read(folder: &Path, wanted: &str) -> Result<Found, Unusable> {
         policy: Some((name.clone(), path.clone())),
         why,
     };
-    let bytes = read_bounded(&path, MAX_BYTES).map_err(|error| {
-        unusable(format!(
-            "policy {shown} cannot be read ({error}): write it there, or name another"
-        ))
-    })?;
-    let text = String::from_utf8(bytes)
-        .map_err(|_| unusable(format!("policy {shown} is not UTF-8: save it as UTF-8")))?;
+    let text = read_text(&path).map_err(|why| unusable(format!("policy {shown} {why}")))?;
     let policy =
         Policy::parse(&text).map_err(|fault| unusable(format!("policy {shown}: {fault}")))?;
     Ok(Found { name, path, policy, text })
+}
+
+/// Reads a file that a person wrote.
+///
+/// # Errors
+/// What is wrong with it, to follow its name.
+pub fn read_text(path: &Path) -> Result<String, String> {
+    let bytes = read_bounded(path, MAX_BYTES)
+        .map_err(|error| format!("cannot be read ({error}): write it there, or name another"))?;
+    String::from_utf8(bytes).map_err(|_| "is not UTF-8: save it as UTF-8".to_owned())
 }
 
 /// Refuses a policy that claims what another of the folder claims.

@@ -19,7 +19,7 @@ pub struct PolicyFault {
 
 impl PolicyFault {
     /// A contradiction that has no single place in the text.
-    pub(super) fn new(text: impl Into<String>) -> Self {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
         Self { text: text.into() }
     }
 
@@ -39,7 +39,7 @@ impl PolicyFault {
         Self::new("\"kind\" is not a text: write one of pool")
     }
 
-    pub(super) fn unknown_kind(tag: &str, text: &str) -> Self {
+    pub(crate) fn unknown_kind(tag: &str, text: &str) -> Self {
         let line = text.lines().position(|l| l.contains("\"kind\"")).map_or(1, |n| n + 1);
         let near = nearest(tag, KINDS.iter().copied()).map_or_else(
             || format!("; known: {}", KINDS.join(", ")),
@@ -49,7 +49,7 @@ impl PolicyFault {
     }
 
     /// Turns serde's words into ours: the nearest known key instead of a list of all.
-    pub(super) fn from_json(error: &serde_json::Error) -> Self {
+    pub(crate) fn from_json(error: &serde_json::Error) -> Self {
         let words = error.to_string();
         let place = format!(" at line {} column {}", error.line(), error.column());
         let cause = words.strip_suffix(&place).unwrap_or(&words);

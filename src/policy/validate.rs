@@ -16,7 +16,7 @@ const MAX_SLOTS: usize = 512;
 
 impl PoolPolicy {
     /// Refuses what contradicts itself.
-    pub(super) fn validate(&self) -> Result<(), PolicyFault> {
+    pub(crate) fn validate(&self) -> Result<(), PolicyFault> {
         self.validate_slots()?;
         self.validate_clients()?;
         let fault = |text: String| Err(PolicyFault::new(text));

@@ -1,14 +1,18 @@
 //! A small world for the pure core: endpoints that live and die, a provider, an uplink, a clock, and
 //! a kernel that is a value. It plays a step as the shell does, without the shell.
 //!
-//! `answers` says what the world answers, `kernel` what a command does to it, and `play` makes a step.
+//! `answers` says what the world answers, `kernel` what a command does to it, `packet` where a
+//! client's packet goes in it, `play` makes a step, `scenario` reads a script, and `timeline` plays one.
 //!
 //! **Invariant:** nothing here has an effect or a clock; the same script gives the same timeline, byte
 //! for byte.
 
 mod answers;
 mod kernel;
+pub mod packet;
 mod play;
+pub mod scenario;
+pub mod timeline;
 
 pub use answers::candidate;
 pub use kernel::{apply, same_world};
@@ -33,6 +37,10 @@ use std::time::Duration;
 const BEGINNING: Timestamp = Timestamp::constant(1_767_225_600, 0);
 /// How long the machine has been up then.
 const UP_MS: u64 = 1_000_000;
+
+/// What the endpoint is called that the standby's file describes. No endpoint of a scenario is: a
+/// colon is in no name.
+const STANDBY: &str = "standby:";
 
 /// How an endpoint behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -290,6 +298,12 @@ impl Lab {
         for name in names {
             self.endpoints.insert((*name).to_owned(), endpoint);
         }
+    }
+
+    /// Lets the standby's file describe an endpoint that behaves so from now on.
+    pub fn set_standby(&mut self, endpoint: Endpoint) {
+        self.endpoints.insert(STANDBY.to_owned(), endpoint);
+        self.standby = Ok(STANDBY.to_owned());
     }
 
     /// Lets time pass.

@@ -9,6 +9,7 @@
 
 use super::undo::stuck;
 use super::{Order, Run, holding_the_lock, rights, settings};
+use crate::host::policies::read_text;
 use crate::host::{clock, files};
 use crate::machine::Machine;
 use crate::outcome::{Ending, Exit, Report};
@@ -60,7 +61,7 @@ pub fn try_out<M: Machine>(order: &Order<'_, M>, wait: Duration) -> Report {
         }
         run.wait = Some(Wait {
             sec: wait.as_secs(),
-            barrier: std::fs::read_to_string(run.barrier_file()).ok(),
+            barrier: read_text(&run.barrier_file()).ok(),
         });
         let stepped = run.step();
         let applied = stepped.as_ref().is_ok_and(|report| report.outcome == Ending::Applied);

@@ -1,0 +1,428 @@
+//! A scenario as it is played: what happened when, what each step did about it, and who leaves where.
+//!
+//! **Invariant:** a step's line is the line that `step` prints for it.
+
+use super::packet::{Exit, Layers, new_flow};
+use super::play::complete;
+use super::scenario::{Event, Provider, Scenario, UpOrDown};
+use super::{Lab, Outcome, Played, Trouble};
+use crate::kernel::World;
+use crate::kernel::diff::diff;
+use crate::machine::Machine as _;
+use crate::names::{Interface, PolicyName};
+use crate::outcome::{Ending, Report, count, harmless};
+use crate::policy::{ClientKey, Kind, PoolPolicy};
+use crate::pool::Pool;
+use crate::pool::state::Egress;
+use crate::time::Moment;
+use ipnet::IpNet;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// Where an interval of 0 is a measure of time, it counts as this.
+const ZERO_INTERVAL_SEC: u64 = 10;
+
+/// One moment of a timeline.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Entry {
+    /// Seconds since the beginning.
+    pub at_sec: u64,
+    /// What happened to the world since the entry before.
+    pub events: Vec<String>,
+    /// What the step did; `null`: there was none at this moment.
+    pub step: Option<Report>,
+    /// Slots that serve, with their endpoints.
+    pub serving: BTreeMap<Interface, String>,
+    /// Where what a client opens now goes.
+    pub clients: BTreeMap<ClientKey, Way>,
+}
+
+/// Where what a client opens goes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// By a slot.
+    Slot(Interface),
+    /// By the WAN, because the machine put it there.
+    Direct,
+    /// Nowhere.
+    Closed,
+    /// As it went before there was a policy.
+    Main,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Slot(slot) => write!(f, "{slot}"),
+            Self::Direct => f.write_str("direct"),
+            Self::Closed => f.write_str("none"),
+            Self::Main => f.write_str("main"),
+        }
+    }
+}
+
+impl Serialize for Way {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A scenario being played.
+pub struct Timeline {
+    lab: Lab,
+    provider: Provider,
+    events: std::vec::IntoIter<Event>,
+    next_event: Option<Event>,
+    paused: bool,
+    interval: u64,
+    begun: Moment,
+    until: u64,
+    due: u64,
+}
+
+impl Scenario {
+    /// Begins to play, with the scenario's own policy or the one that was read from its file.
+    #[must_use]
+    pub fn play(&self, name: PolicyName, policy: PoolPolicy) -> Timeline {
+        let interval = match policy.params.health_check_interval_sec {
+            0 => ZERO_INTERVAL_SEC,
+            seconds => seconds,
+        };
+        let (lab, provider) = self.begin(name, policy);
+        let mut events = self.events.clone().into_iter();
+        let next_event = events.next();
+        let (paused, due, begun) = (false, 0, lab.now.clone());
+        Timeline {
+            lab,
+            provider,
+            events,
+            next_event,
+            paused,
+            interval,
+            begun,
+            until: self.until_sec,
+            due,
+        }
+    }
+}
+
+impl Iterator for Timeline {
+    type Item = Entry;
+
+    /// The next moment at which something happens, which is an event, a step, or both.
+    fn next(&mut self) -> Option<Entry> {
+        let event_at = self.next_event.as_ref().map(|event| event.at_sec.max(self.elapsed()));
+        let due = self.due.max(self.elapsed());
+        let at = event_at.map_or(due, |at| at.min(due));
+        if at > self.until {
+            return None;
+        }
+        // A step takes a few milliseconds, which is taken off the wait for the next moment, so that
+        // moments stay round.
+        let wait = self.begun.after(Duration::from_secs(at)).at.duration_since(self.lab.now.at);
+        self.lab.now = self.lab.now.after(Duration::try_from(wait).unwrap_or_default());
+        let mut events = Vec::new();
+        let mut stepped = None;
+        while stepped.is_none()
+            && let Some(event) = self.next_event.take_if(|event| event.at_sec <= at)
+        {
+            self.next_event = self.events.next();
+            stepped = self.happens(&event, &mut events);
+        }
+        if stepped.is_none() && self.due <= at {
+            stepped = Some(self.step());
+        }
+        Some(Entry {
+            at_sec: at,
+            events,
+            step: stepped,
+            serving: self.serving(),
+            clients: self.clients(),
+        })
+    }
+}
+
+impl Timeline {
+    /// The world as it now is.
+    #[must_use]
+    pub fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
+    /// Whole seconds since the beginning.
+    fn elapsed(&self) -> u64 {
+        let elapsed = self.lab.now.at.duration_since(self.begun.at).as_secs();
+        u64::try_from(elapsed).unwrap_or(0)
+    }
+
+    /// Lets an event happen. A person's `switch` is a step of its own.
+    fn happens(&mut self, event: &Event, told: &mut Vec<String>) -> Option<Report> {
+        told.extend(event.say.clone());
+        let silent = event.say.is_none();
+        let mut tell = |what: String| {
+            if silent {
+                told.push(what);
+            }
+        };
+        for (name, endpoint) in &event.endpoints {
+            tell(format!("{name} is {}", word(endpoint)));
+            self.lab.endpoints.insert(name.clone(), *endpoint);
+        }
+        if let Some(provider) = &event.provider {
+            self.provider.change(provider);
+            tell(format!("the provider is {}", word(&self.provider.state.unwrap_or_default())));
+        }
+        self.lab.source = self.provider.source(&self.lab);
+        if let Some(wan) = event.wan {
+            tell(format!("the WAN is {}", word(&wan)));
+            self.lab.uplink = wan.uplink();
+        }
+        if let Some(resolver) = event.resolver {
+            tell(format!("the resolver is {}", word(&resolver)));
+            self.lab.resolver = resolver == UpOrDown::Up;
+        }
+        if let Some(endpoint) = event.standby {
+            tell(format!("the standby is {}", word(&endpoint)));
+            self.lab.set_standby(endpoint);
+        }
+        if event.reboot {
+            tell("the machine reboots".to_owned());
+            self.lab.reboot();
+        }
+        if event.refresh {
+            tell("a person asks for a refresh".to_owned());
+            let now = self.lab.now.clone();
+            self.lab.state = self.lab.state.as_ref().and_then(|state| Pool::refresh(state, &now));
+        }
+        let target = event.switch.as_ref()?;
+        tell(format!("a person switches to {target}"));
+        match Pool::switch(&self.lab.subject(), target, true) {
+            Ok((state, pauses)) => {
+                self.lab.state = Some(state);
+                self.paused = false;
+                let report = self.step();
+                self.paused = pauses;
+                Some(report)
+            }
+            Err(why) => {
+                told.push(format!("refused: {why}"));
+                None
+            }
+        }
+    }
+
+    /// One step, and what is printed of it.
+    fn step(&mut self) -> Report {
+        let began = self.lab.now.clone();
+        self.due = self.elapsed().saturating_add(self.interval);
+        let report = Report::new(&self.lab.name, Kind::Pool.as_str(), &began);
+        let from = self.lab.state.as_ref().map(|state| state.mode.as_str().to_owned());
+        let report = if self.paused {
+            Report { from: from.clone(), to: from, ..report }
+                .because("paused", "paused by a person")
+        } else {
+            let loaded = self.lab.loaded.clone();
+            match self.lab.play() {
+                Ok(played) => {
+                    let standing = played.decision.standing.clone();
+                    let standing = standing.map(|world| complete(loaded.as_ref(), world));
+                    told(&self.lab, &played, standing.as_ref(), report)
+                }
+                Err(trouble) => {
+                    let code = match &trouble {
+                        Trouble::Unable(why) => why.first().map_or("unfit", |why| &why.code),
+                        Trouble::Contradiction(_) => "contradiction",
+                    };
+                    let code = code.to_owned();
+                    Report { outcome: Ending::Failed, from: from.clone(), to: from, ..report }
+                        .because(&code, trouble.to_string())
+                }
+            }
+        };
+        let took = self.lab.now.since(&began);
+        Report { duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX), ..report }
+    }
+
+    fn serving(&self) -> BTreeMap<Interface, String> {
+        let Some(state) = &self.lab.state else { return BTreeMap::new() };
+        let serves = state.slots.iter().filter(|(interface, _)| state.serves(interface));
+        serves
+            .filter_map(|(interface, slot)| {
+                Some((interface.clone(), slot.candidate()?.name.clone()))
+            })
+            .collect()
+    }
+
+    /// Where each client's next flow goes, by what stands in the kernel.
+    fn clients(&self) -> BTreeMap<ClientKey, Way> {
+        let ours = self.lab.kernel.nft.is_some() || !self.lab.kernel.rules.is_empty();
+        let wan = self.lab.wan();
+        let egress = |key: &ClientKey| self.lab.state.as_ref().and_then(|s| s.egress.get(key));
+        let way = |key: &ClientKey| match key {
+            _ if !ours => Way::Main,
+            ClientKey::Prefix(IpNet::V4(net)) => {
+                match new_flow(&self.lab.kernel, *net, &wan, Layers::Both) {
+                    Exit::Tunnel(slot) => Way::Slot(slot),
+                    Exit::Wan => Way::Direct,
+                    Exit::Refused => Way::Closed,
+                }
+            }
+            ClientKey::Prefix(IpNet::V6(_)) | ClientKey::Bucket(..) | ClientKey::User(_) => {
+                match egress(key) {
+                    Some(Egress::Slot(slot)) if self.lab.kernel.tunnels.contains_key(slot) => {
+                        Way::Slot(slot.clone())
+                    }
+                    Some(Egress::Direct) => Way::Direct,
+                    Some(Egress::Slot(_) | Egress::None) | None => Way::Closed,
+                }
+            }
+        };
+        self.lab
+            .policy
+            .client_keys()
+            .into_iter()
+            .map(|key| {
+                let way = way(&key);
+                (key, way)
+            })
+            .collect()
+    }
+}
+
+/// A value's word in a scenario.
+fn word<T: fmt::Debug>(value: &T) -> String {
+    let mut out = String::new();
+    for c in format!("{value:?}").chars() {
+        if c.is_uppercase() && !out.is_empty() {
+            out.push(' ');
+        }
+        out.extend(c.to_lowercase());
+    }
+    out
+}
+
+/// The report of a step as the shell makes it.
+fn told(lab: &Lab, played: &Played, standing: Option<&World>, mut report: Report) -> Report {
+    report.from.clone_from(&played.decision.from);
+    report.to = Some(played.after.mode.as_str().to_owned());
+    report.reasons = played.reasons().to_vec();
+    report.changes = match &played.outcome {
+        Outcome::Applied | Outcome::Refused(_) => played.done.len(),
+        Outcome::Steady | Outcome::Held | Outcome::Undone => 0,
+    };
+    if let (Some(standing), Outcome::Applied | Outcome::Held | Outcome::Undone) =
+        (standing, &played.outcome)
+    {
+        let drift = diff(&played.was, standing, &Pool::means(&lab.policy));
+        if let Some(first) = drift.first() {
+            let text = format!(
+                "{} put back that had been removed or changed: {}",
+                count(drift.len(), "object"),
+                first.action.command()
+            );
+            report = report.because("drift", text);
+        }
+    }
+    report.outcome = match &played.outcome {
+        Outcome::Steady => Ending::Steady,
+        Outcome::Applied => Ending::Applied,
+        Outcome::Refused(_) => Ending::RolledBack,
+        Outcome::Held => {
+            let why = "the WAN went down while the change was being proven";
+            report = report.because("undone", format!("the change failed and was undone: {why}"));
+            Ending::RolledBack
+        }
+        Outcome::Undone => {
+            report = report.because("undone", "the change failed and was undone");
+            Ending::RolledBack
+        }
+    };
+    report
+}
+
+/// The lines of a timeline for people: what is like the moment before is counted and not shown again.
+#[derive(Clone, Debug, Default)]
+pub struct Lines {
+    last: Option<Entry>,
+    alike: usize,
+}
+
+impl Lines {
+    /// The lines of one more moment.
+    pub fn of(&mut self, entry: Entry) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.last.as_ref().is_some_and(|last| is_like(last, &entry)) {
+            self.alike = self.alike.saturating_add(1);
+            self.last = Some(entry);
+            return lines;
+        }
+        lines.extend(self.rest());
+        let at = clock(entry.at_sec);
+        for event in &entry.events {
+            lines.push(format!("{at}  * {}", harmless(event)));
+        }
+        if let Some(report) = &entry.step {
+            lines.push(format!("{at}  {report}"));
+        }
+        let last = self.last.as_ref();
+        let moved =
+            last.is_none_or(|last| last.serving != entry.serving || last.clients != entry.clients);
+        if moved {
+            lines.push(format!("{:10}{}", "", ways(&entry)));
+        }
+        self.last = Some(entry);
+        lines
+    }
+
+    /// What is left to say.
+    pub fn rest(&mut self) -> Option<String> {
+        let alike = std::mem::take(&mut self.alike);
+        (alike > 0).then(|| format!("{:10}{} like it", "", count(alike, "more step")))
+    }
+}
+
+/// Whether a moment tells nothing that the one before did not tell.
+fn is_like(last: &Entry, entry: &Entry) -> bool {
+    let codes = |entry: &Entry| -> Vec<String> {
+        let reasons = entry.step.iter().flat_map(|step| &step.reasons);
+        reasons.map(|reason| reason.code.clone()).collect()
+    };
+    let quiet = |entry: &Entry| {
+        entry.step.as_ref().is_some_and(|s| s.outcome == Ending::Steady && s.from == s.to)
+    };
+    entry.events.is_empty()
+        && quiet(entry)
+        && quiet(last)
+        && codes(last) == codes(entry)
+        && last.serving == entry.serving
+        && last.clients == entry.clients
+}
+
+/// `h:mm:ss`.
+fn clock(seconds: u64) -> String {
+    format!("{:2}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+}
+
+/// Who serves, and how many clients leave by which way.
+fn ways(entry: &Entry) -> String {
+    let serving: Vec<String> =
+        entry.serving.iter().map(|(slot, name)| format!("{slot}={name}")).collect();
+    let mut by: BTreeMap<&Way, usize> = BTreeMap::new();
+    for way in entry.clients.values() {
+        let n = by.entry(way).or_default();
+        *n = n.saturating_add(1);
+    }
+    let by: Vec<String> = by
+        .iter()
+        .map(|(way, n)| match way {
+            Way::Slot(slot) => format!("{n} by {slot}"),
+            Way::Direct => format!("{n} by the WAN"),
+            Way::Closed => format!("{n} closed in"),
+            Way::Main => format!("{n} as before"),
+        })
+        .collect();
+    let serving = if serving.is_empty() { "no slot serves".to_owned() } else { serving.join(" ") };
+    format!("{serving}; clients: {}", by.join(", "))
+}
