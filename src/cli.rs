@@ -197,6 +197,9 @@ struct SchemaArgs {
 struct CompletionsArgs {
     /// The shell
     shell: completions::For,
+}
+
+#[derive(Debug, Args)]
 struct SimulateArgs {
     /// The scenario's file
     scenario: PathBuf,
@@ -268,8 +271,8 @@ pub fn run(cli: Cli) -> ExitCode {
         }
         Command::Refresh(args) => control::control(&places, &args.policy, Wish::Refresh),
         Command::Down(args) if args.plan => plan::down(&places, &args.policy),
-        Command::Simulate(args) => simulate::simulate(&args.scenario, args.json),
         Command::Down(args) => control::control(&places, &args.policy, Wish::Down),
+        Command::Simulate(args) => simulate::simulate(&args.scenario, args.json),
         Command::Schema(args) => schema::schema(args.described),
         Command::Completions(args) => completions::completions(args.shell),
     };

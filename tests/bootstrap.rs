@@ -213,7 +213,7 @@ fn a_lent_slot_that_answers_and_does_not_lead_to_the_provider_is_lent_to_the_nex
         tried.extend(lent_to(played));
         tried.len() == 2
     });
-    lab.source = Source::ByTunnel(vec!["c", "b"]);
+    lab.source = Source::ByTunnel(vec!["c".to_owned(), "b".to_owned()]);
     until(&mut lab, 12, |played| played.after.mode == Mode::Normal);
 }
 

@@ -22,7 +22,7 @@ use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::process::Command;
-use world::{Endpoint, Lab};
+use world::{Endpoint, Steps as _};
 
 /// A schema as the program prints it.
 fn schema(what: &str) -> Value {
@@ -400,7 +400,7 @@ fn every_key_is_described_and_one_that_holds_a_value_with_its_unit_and_default()
 #[test]
 fn what_a_pool_remembers_and_what_status_prints_are_as_described() {
     let (state, shown) = (judge(&schema("state")), judge(&schema("status")));
-    let mut lab = Lab::new(world::policy(2, 3, &json!({})), &["a", "b", "c", "d"]);
+    let mut lab = world::lab_of(world::policy(2, 3, &json!({})), &["a", "b", "c", "d"]);
     let mut statuses = Vec::new();
     let record = Record::default();
     statuses.push(serde_json::to_value(status(&lab.name, &lab.policy, &record, &lab.now)).unwrap());

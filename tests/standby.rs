@@ -449,7 +449,7 @@ fn whatever_happens_the_laws_hold_beside_a_standby_and_a_well_world_ends_in_norm
                 let all = world::inputs();
                 let mut input = all[chance(&mut seed, all.len())].clone();
                 if chance(&mut seed, 3) == 0 {
-                    input.source = Source::By("vpnboot", world::NAMES.to_vec());
+                    input.source = for_standby(&world::NAMES);
                 }
                 // The standby's endpoint may be one of the list's, too.
                 lab.standby = match chance(&mut seed, 8) {
@@ -468,7 +468,7 @@ fn whatever_happens_the_laws_hold_beside_a_standby_and_a_well_world_ends_in_norm
             }
             // From here on the world is well, and the provider answers the standby alone.
             let mut well = world::inputs()[0].clone();
-            well.source = Source::By("vpnboot", world::NAMES.to_vec());
+            well.source = for_standby(&world::NAMES);
             lab.standby = Ok(BOOT.to_owned());
             lab.set(&[BOOT], Endpoint::Alive);
             let mut steps = 0;

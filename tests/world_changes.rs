@@ -194,7 +194,7 @@ fn walled(names: &[&'static str]) -> Lab {
     let mut lab = lab_of(policy_by(2, 4, &params, &provider), names);
     lab.step();
     assert_eq!(lab.state().mode, Mode::Normal);
-    lab.source = Source::ByTunnel(names.to_vec());
+    lab.source = Source::ByTunnel(names.iter().map(|name| (*name).to_owned()).collect());
     lab
 }
 

@@ -8,7 +8,7 @@ use super::scenario::{Event, Provider, Scenario, UpOrDown};
 use super::{Lab, Outcome, Played, Trouble};
 use crate::kernel::World;
 use crate::kernel::diff::diff;
-use crate::machine::Machine as _;
+use crate::machine::{Machine as _, Pausing};
 use crate::names::{Interface, PolicyName};
 use crate::outcome::{Ending, Report, count, harmless};
 use crate::policy::{ClientKey, Kind, PoolPolicy};
@@ -199,11 +199,15 @@ impl Timeline {
         let target = event.switch.as_ref()?;
         tell(format!("a person switches to {target}"));
         match Pool::switch(&self.lab.subject(), target, true) {
-            Ok((state, pauses)) => {
+            Ok((state, pausing)) => {
                 self.lab.state = Some(state);
-                self.paused = false;
+                let paused = std::mem::take(&mut self.paused);
                 let report = self.step();
-                self.paused = pauses;
+                self.paused = match pausing {
+                    Pausing::Pause => true,
+                    Pausing::Lift => false,
+                    Pausing::Keep => paused,
+                };
                 Some(report)
             }
             Err(why) => {

@@ -59,10 +59,7 @@ pub fn try_out<M: Machine>(order: &Order<'_, M>, wait: Duration) -> Report {
         if run.is_on_trial() {
             return run.on_trial();
         }
-        run.wait = Some(Wait {
-            sec: wait.as_secs(),
-            barrier: read_text(&run.barrier_file()).ok(),
-        });
+        run.wait = Some(Wait { sec: wait.as_secs(), barrier: read_text(&run.barrier_file()).ok() });
         let stepped = run.step();
         let applied = stepped.as_ref().is_ok_and(|report| report.outcome == Ending::Applied);
         if !applied {

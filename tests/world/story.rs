@@ -78,6 +78,7 @@ fn future(out: &mut String, name: &str, future: &Future<PoolState>) {
     for cut in &future.cuts {
         let _ = match cut {
             Cut::Marked(mark) => writeln!(out, "          flows with mark {mark} end"),
+            Cut::Through { names, .. } => writeln!(out, "          flows through {names:?} end"),
             Cut::Unmarked(net) => writeln!(out, "          flows of {net} without a mark end"),
         };
     }
