@@ -387,6 +387,7 @@ fn with_the_policys_key_gone_the_tunnel_goes_and_down_takes_it_too() {
 fn one_whose_host_has_moved_is_made_anew_and_one_without_an_address_is_told() {
     let mut lab = lab(1, "standby", &Value::Null, &json!({}));
     lab.standby_host = Some("boot.example".to_owned());
+    lab.resolver = false;
     lab.step();
     assert!(!is_up(&lab));
     assert_eq!(row(&lab).why, "no address of boot.example is known");

@@ -97,11 +97,12 @@ impl Lab {
     }
 
     fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, String> {
+        let known = self.names.get(name).filter(|_| self.wan_works());
+        if let Some(address) = known {
+            return Ok(vec![*address]);
+        }
         if !self.resolver || !self.wan_works() {
             return Err("no name server answers".to_owned());
-        }
-        if let Some(address) = self.names.get(name) {
-            return Ok(vec![*address]);
         }
         let last = name.bytes().fold(1_u8, |sum, b| sum.wrapping_mul(31).wrapping_add(b)).max(1);
         Ok(vec![IpAddr::V4(Ipv4Addr::new(198, 51, 100, last))])
