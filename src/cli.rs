@@ -10,6 +10,7 @@ mod history;
 mod kind;
 mod plan;
 mod schema;
+mod screen;
 mod simulate;
 mod status;
 mod step;
@@ -127,6 +128,9 @@ struct StatusArgs {
     /// Print JSON: an object, or an array for several policies
     #[arg(long)]
     json: bool,
+    /// Show it again every two seconds
+    #[arg(long, conflicts_with = "json")]
+    watch: bool,
 }
 
 #[derive(Debug, Args)]
@@ -281,8 +285,13 @@ pub fn run(cli: Cli) -> ExitCode {
 
 /// Prints a line of result. A reader that went away is no trouble of ours.
 fn say(line: &str) {
+    let _is_read = print(line);
+}
+
+/// The same, and whether there is a reader.
+fn print(line: &str) -> bool {
     use std::io::Write as _;
-    let _ = writeln!(std::io::stdout().lock(), "{line}").is_ok();
+    writeln!(std::io::stdout().lock(), "{line}").is_ok()
 }
 
 /// Prints what a policy asks for and this version does not do.

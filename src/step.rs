@@ -290,6 +290,7 @@ impl<M: Machine> Run<'_, M> {
                 })?;
                 testing = true;
             }
+            crate::host::terminal::progress(self.order.name, &questions);
             seen.readings.extend(observe(questions, &self.eyes())?);
         }
     }

@@ -1,7 +1,9 @@
 //! `egressctl history`.
 
+use super::screen::fitted;
 use super::{HistoryArgs, Places, complain, say};
 use crate::host::store::Folder;
+use crate::host::terminal;
 use crate::outcome::{Exit, Report};
 
 /// Prints past steps, the newest last.
@@ -21,6 +23,7 @@ pub(super) fn history(places: &Places, args: &HistoryArgs) -> u8 {
             return Exit::Failed.code();
         }
     };
+    let screen = terminal::screen();
     for line in lines {
         if args.json {
             say(&line);
@@ -28,7 +31,10 @@ pub(super) fn history(places: &Places, args: &HistoryArgs) -> u8 {
         }
         // A line of another version is shown as it is.
         match serde_json::from_str::<Report>(&line) {
-            Ok(report) => say(&format!("{} {report}", report.at.strftime("%Y-%m-%d %H:%M:%SZ"))),
+            Ok(report) => {
+                let told = format!("{} {report}", report.at.strftime("%Y-%m-%d %H:%M:%SZ"));
+                say(&fitted(&told, screen));
+            }
             Err(_) => say(&line),
         }
     }

@@ -1,20 +1,47 @@
 //! `egressctl status`.
 
 use super::kind::{self, Manner, Work};
-use super::{Places, StatusArgs, Taken, complain, note, say};
-use crate::host::clock;
+use super::screen::fitted;
+use super::{Places, StatusArgs, Taken, complain, note, print};
 use crate::host::store::{Folder, ReadOnly, read_only};
+use crate::host::{clock, terminal};
 use crate::machine::{Machine, ReasonText};
 use crate::record::Record;
 use crate::status::Standing;
 use crate::step::Order;
 use crate::time::Moment;
+use std::time::Duration;
 
 /// A status is shown of any policy at any time.
 const MANNER: Manner = Manner { adopt: true, now: true };
 
-/// Prints how things are, and gives the worst of it.
+/// How often a status that is watched is shown.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// What makes a terminal begin at its top with nothing on it.
+const CLEARED: &str = "\u{1b}[H\u{1b}[2J";
+
+/// Prints how things are, and gives the worst of it; over and over where it is watched, until its
+/// reader has gone.
 pub(super) fn status(places: &Places, args: &StatusArgs) -> u8 {
+    let screen = terminal::screen();
+    loop {
+        let (text, worst) = once(places, args);
+        let cleared = if args.watch && screen.is_terminal { CLEARED } else { "" };
+        let shown = if args.json { text } else { fitted(&text, screen) };
+        let is_read = shown.is_empty() || print(&format!("{cleared}{shown}"));
+        if !args.watch {
+            return worst.code();
+        }
+        if !is_read {
+            return Standing::AsWished.code();
+        }
+        clock::pause(AGAIN);
+    }
+}
+
+/// How things are, and the worst of it.
+fn once(places: &Places, args: &StatusArgs) -> (String, Standing) {
     let state_dir = places.state_dir();
     let mut worst = Standing::AsWished;
     let mut shown = Vec::new();
@@ -41,20 +68,19 @@ pub(super) fn status(places: &Places, args: &StatusArgs) -> u8 {
             }
         }
     }
-    if args.json {
+    let text = if args.json {
         let objects: Vec<&str> = shown.iter().map(|status| status.json.as_str()).collect();
         match objects.as_slice() {
-            _ if several => say(&format!("[{}]", objects.join(","))),
-            [one] => say(one),
+            _ if several => format!("[{}]", objects.join(",")),
+            [one] => (*one).to_owned(),
             // What is wrong with the only policy has been said.
-            _ => {}
+            _ => String::new(),
         }
     } else {
-        for status in &shown {
-            say(&status.text);
-        }
-    }
-    worst.code()
+        let texts: Vec<&str> = shown.iter().map(|status| status.text.as_str()).collect();
+        texts.join("\n")
+    };
+    (text, worst)
 }
 
 /// A policy's status in both forms.

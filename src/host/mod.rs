@@ -23,6 +23,7 @@ pub mod rights;
 pub mod secret;
 pub mod setting;
 pub mod store;
+pub mod terminal;
 pub mod trial;
 pub mod users;
 pub mod waiter;
