@@ -34,7 +34,7 @@ fn package() -> &'static Path {
         let path = folder.path().join("egressctl.deb");
         let target = Path::new(env!("CARGO_BIN_EXE_egressctl")).ancestors().nth(2).unwrap();
         let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/systemd/deb/build"))
-            .args(["--profile", "dev", "--version", "0.1.0-1", "--output"])
+            .args(["--built", "--profile", "dev", "--version", "0.1.0-1", "--output"])
             .arg(&path)
             .env("CARGO_TARGET_DIR", target)
             .output()
