@@ -1,5 +1,41 @@
 //! egressctl keeps a Linux gateway's clients online. Each run looks once, decides once, changes
 //! once, proves the change, writes down what came true, and exits.
+//!
+//! # One run
+//!
+//! ```text
+//! lock ─► load state ─► journal left over? ─► undo it, say recovered, exit
+//!                           │ no
+//!                           ▼
+//! ask (pure) ─► observe ─► decide (pure) ─► diff (pure) ─► plan
+//!                                                            │
+//!    commit the future that came true ◄─ verify ◄─ apply ◄─ journal on disk ◄─ lint
+//! ```
+//!
+//! # The nouns
+//!
+//! * A [`policy`] is what an operator wants, whole and checked when it is parsed.
+//! * An [`observation`] is what was seen: answers to the questions that a machine asked.
+//! * A [`machine`] is a kind of policy. It looks at policy, state and observation and gives a
+//!   decision: the world that is wished, the state if that comes true, the state if it is undone, and
+//!   the reasons. It reads no clock, file or network.
+//! * A [`plan`] is the difference between two worlds ([`kernel::diff`]). The same function heals what
+//!   somebody removed, builds anew after a reboot, and makes the undo.
+//! * An [`outcome`] is how a run ended: an exit code, one line, and a line of history.
+//!
+//! # Where things are
+//!
+//! | module | what |
+//! |---|---|
+//! | [`step`] | one run in order, the only place where the pure core and the host meet |
+//! | [`pool`] | the machine of many tunnels and many clients |
+//! | [`kernel`], [`iproute`], [`wireguard`] | worlds as values, and what `ip`, `nft` and `wg` say |
+//! | [`record`], [`host::store`] | what is remembered, and how it lies on disk |
+//! | [`host`] | everything that touches the world: clock, files, processes, network |
+//! | [`cli`] | commands, what they print, and schemas |
+//!
+//! **Invariant:** only [`host`] touches the world, and only [`step`] and [`cli`] call it; the linter
+//! refuses a clock, a file, a process or a socket anywhere else.
 
 pub mod clash;
 pub mod cli;
