@@ -94,6 +94,18 @@ pub fn read_bounded(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The text of a file of ours; `None` when there is none.
+///
+/// # Errors
+/// When it is there and cannot be read.
+pub fn text_if_there(path: &Path) -> anyhow::Result<Option<String>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(why) => Err(why).with_context(|| format!("reading {}", path.display())),
+    }
+}
+
 /// Adds `line` to the file at `path`, of which only the last `keep` lines are kept. A last line
 /// that a power cut tore is closed first, so it spoils no other. Line ends inside `line` become
 /// spaces.

@@ -9,7 +9,6 @@
 
 use super::undo::stuck;
 use super::{Order, Run, holding_the_lock, rights, settings};
-use crate::host::policies::read_text;
 use crate::host::{clock, files};
 use crate::machine::Machine;
 use crate::outcome::{Ending, Exit, Report};
@@ -59,7 +58,8 @@ pub fn try_out<M: Machine>(order: &Order<'_, M>, wait: Duration) -> Report {
         if run.is_on_trial() {
             return run.on_trial();
         }
-        run.wait = Some(Wait { sec: wait.as_secs(), barrier: read_text(&run.barrier_file()).ok() });
+        let barrier = files::text_if_there(&run.barrier_file())?;
+        run.wait = Some(Wait { sec: wait.as_secs(), barrier });
         let stepped = run.step();
         let applied = stepped.as_ref().is_ok_and(|report| report.outcome == Ending::Applied);
         if !applied {
