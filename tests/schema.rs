@@ -437,6 +437,19 @@ fn what_a_pool_remembers_and_what_status_prints_are_as_described() {
             .push(serde_json::to_value(status(&lab.name, &lab.policy, &record, &lab.now)).unwrap());
         lab.later(40);
     }
+    lab.policy.bootstrap = serde_json::from_value(
+        json!({ "wireguard": { "interface": "vpnboot", "config": "/etc/egressctl/boot.conf" } }),
+    )
+    .unwrap();
+    for standby in [Err("there is no file".to_owned()), Ok("boot".to_owned())] {
+        lab.standby = standby;
+        let machine = Some(lab.step().after);
+        let record = Record { machine, ..Record::default() };
+        let shown = status(&lab.name, &lab.policy, &record, &lab.now);
+        assert!(shown.standby.is_some());
+        statuses.push(serde_json::to_value(shown).unwrap());
+        lab.later(40);
+    }
     for status in &statuses {
         assert_eq!(complaints(&shown, status), [""; 0], "{status}");
     }
