@@ -51,6 +51,7 @@ pub mod policy;
 pub mod pool;
 pub mod proxy;
 pub mod record;
+pub mod selector;
 pub mod setting;
 pub mod simulate;
 pub mod status;

@@ -10,7 +10,8 @@ fn parsed(provider: &Value, tool: &str) -> Result<Provider, String> {
         "kind": "pool", "slots": { "interfaces": ["vpn1"] }, "clients": ["10.77.0.11"],
         "provider": provider, "wireguard": { "tool": tool },
     });
-    let Policy::Pool(policy) = Policy::parse(&policy.to_string()).map_err(|why| why.to_string())?;
+    let policy = Policy::parse(&policy.to_string()).map_err(|why| why.to_string())?;
+    let Policy::Pool(policy) = policy else { panic!("it is a pool") };
     Ok(policy.provider)
 }
 
@@ -159,7 +160,9 @@ fn what_is_wanted_stands_beside_the_provider() {
         "provider": { "directory": { "path": "/e" } },
         "candidates": { "country": ["SE"], "exclude": ["*-x"], "spread_by": "city" },
     });
-    let Policy::Pool(policy) = Policy::parse(&text.to_string()).unwrap();
+    let Policy::Pool(policy) = Policy::parse(&text.to_string()).unwrap() else {
+        panic!("it is a pool")
+    };
     assert_eq!(policy.candidates.country, ["SE"]);
     assert_eq!(policy.candidates.spread_by, Some(SpreadBy::City));
 }

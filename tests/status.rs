@@ -67,8 +67,10 @@ fn serving(clients: &Value, params: &Value) -> PoolPolicy {
         "wan": { "urls": ["http://192.0.2.2/"] },
         "params": params,
     });
-    let Policy::Pool(policy) = Policy::parse(&text.to_string()).unwrap();
-    policy
+    let Policy::Pool(policy) = Policy::parse(&text.to_string()).unwrap() else {
+        panic!("it is a pool")
+    };
+    *policy
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::host::policies::Found;
 use crate::machine::Machine;
 use crate::policy::Policy;
 use crate::pool::Pool;
+use crate::selector::Selector;
 use crate::step::Order;
 use std::path::Path;
 
@@ -31,6 +32,7 @@ pub(super) struct Manner {
 pub(super) fn with<W: Work>(found: &Found, state_dir: &Path, manner: Manner, work: W) -> W::Done {
     match &found.policy {
         Policy::Pool(policy) => work.with(&order::<Pool>(found, policy, state_dir, manner)),
+        Policy::Selector(policy) => work.with(&order::<Selector>(found, policy, state_dir, manner)),
     }
 }
 

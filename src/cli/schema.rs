@@ -22,12 +22,13 @@ pub(super) enum Described {
 }
 
 /// Every kind of policy.
-const KINDS: [Kind; 1] = [Kind::Pool];
+const KINDS: [Kind; 2] = [Kind::Pool, Kind::Selector];
 
 /// What a policy of a kind may say.
 fn policy_of(kind: Kind) -> &'static str {
     match kind {
         Kind::Pool => include_str!("schema/policy/pool.json"),
+        Kind::Selector => include_str!("schema/policy/selector.json"),
     }
 }
 
@@ -35,6 +36,7 @@ fn policy_of(kind: Kind) -> &'static str {
 fn status_of(kind: Kind) -> &'static str {
     match kind {
         Kind::Pool => include_str!("schema/status/pool.json"),
+        Kind::Selector => include_str!("schema/status/selector.json"),
     }
 }
 

@@ -23,6 +23,8 @@ pub enum Asker {
     SlotLarge(Interface),
     /// A slot, for its exit address.
     SlotExit(Interface),
+    /// A channel, member or node, by its name.
+    Named(String),
 }
 
 /// Pages to ask for, through one device.

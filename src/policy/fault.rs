@@ -5,7 +5,7 @@
 use std::fmt;
 
 /// The known kinds, for the nearest one.
-const KINDS: [&str; 1] = ["pool"];
+const KINDS: [&str; 2] = ["pool", "selector"];
 
 /// How alike (Jaro-Winkler, 0 to 1) a key must be to one that exists to be offered in its place.
 /// 0.8 offers `client` for `clients` and `wan_iface` for `wan_interface`, and nothing for noise.
@@ -24,7 +24,7 @@ impl PolicyFault {
     }
 
     pub(super) fn no_kind() -> Self {
-        Self::new("it has no \"kind\": write one of pool")
+        Self::new(format!("it has no \"kind\": write one of {}", KINDS.join(", ")))
     }
 
     pub(super) fn empty() -> Self {
@@ -36,7 +36,7 @@ impl PolicyFault {
     }
 
     pub(super) fn kind_is_no_text() -> Self {
-        Self::new("\"kind\" is not a text: write one of pool")
+        Self::new(format!("\"kind\" is not a text: write one of {}", KINDS.join(", ")))
     }
 
     pub(crate) fn unknown_kind(tag: &str, text: &str) -> Self {

@@ -6,17 +6,20 @@
 //! **Invariant:** a `Policy` is complete and consistent: every default is filled in and every
 //! contradiction has been refused, so that no other module validates.
 
+mod clash;
 mod clients;
 mod fault;
 mod overlap;
 pub mod pool;
 pub mod provider;
+pub mod selector;
 mod validate;
 
 pub use clients::{ClientEntry, ClientKey};
 pub use fault::PolicyFault;
 pub use overlap::overlap;
 pub use pool::PoolPolicy;
+pub use selector::SelectorPolicy;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -27,6 +30,8 @@ use std::fmt;
 pub enum Kind {
     /// Many tunnels, many clients.
     Pool,
+    /// A primary and a reserve.
+    Selector,
 }
 
 impl Kind {
@@ -35,6 +40,7 @@ impl Kind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pool => "pool",
+            Self::Selector => "selector",
         }
     }
 }
@@ -49,7 +55,9 @@ impl fmt::Display for Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Policy {
     /// Many tunnels, many clients.
-    Pool(PoolPolicy),
+    Pool(Box<PoolPolicy>),
+    /// A primary and a reserve.
+    Selector(Box<SelectorPolicy>),
 }
 
 impl Policy {
@@ -75,8 +83,9 @@ impl Policy {
                 let policy: PoolPolicy =
                     serde_json::from_str(text).map_err(|e| PolicyFault::from_json(&e))?;
                 policy.validate()?;
-                Ok(Self::Pool(policy))
+                Ok(Self::Pool(Box::new(policy)))
             }
+            Kind::Selector => Ok(Self::Selector(Box::new(SelectorPolicy::parse(text)?))),
         }
     }
 
@@ -85,6 +94,7 @@ impl Policy {
     pub fn notes(&self) -> Vec<String> {
         match self {
             Self::Pool(policy) => policy.notes(),
+            Self::Selector(policy) => policy.notes(),
         }
     }
 
@@ -93,6 +103,7 @@ impl Policy {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Pool(_) => Kind::Pool,
+            Self::Selector(_) => Kind::Selector,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! **Invariant:** policies that do not overlap can be stepped side by side in any order.
 
 use super::pool::{MARK_BASE, PRIORITIES, PoolPolicy};
+use super::selector::{Driver, SelectorPolicy};
 use super::{ClientKey, Policy};
 use crate::names::PolicyName;
 use ipnet::IpNet;
@@ -16,7 +17,31 @@ pub fn overlap(a: (&PolicyName, &Policy), b: (&PolicyName, &Policy)) -> Option<S
     }
     match (a, b) {
         (Policy::Pool(a), Policy::Pool(b)) => pools(a, b),
+        (Policy::Selector(a), Policy::Selector(b)) => selectors(a, b),
+        (Policy::Pool(pool), Policy::Selector(selector))
+        | (Policy::Selector(selector), Policy::Pool(pool)) => pool_and_selector(pool, selector),
     }
+}
+
+/// Two policies that select in one group would take each other for a person.
+fn selectors(a: &SelectorPolicy, b: &SelectorPolicy) -> Option<String> {
+    match (&a.driver, &b.driver) {
+        (Driver::Clash(a), Driver::Clash(b)) => (a.core.control == b.core.control
+            && a.selector == b.selector)
+            .then(|| format!("group {} of {}", a.selector, a.core)),
+        (Driver::Route(a), Driver::Route(b)) => {
+            (a.table == b.table).then(|| format!("routing table {}", a.table))
+        }
+        (Driver::Clash(_), Driver::Route(_)) | (Driver::Route(_), Driver::Clash(_)) => None,
+    }
+}
+
+fn pool_and_selector(pool: &PoolPolicy, selector: &SelectorPolicy) -> Option<String> {
+    let Driver::Route(route) = &selector.driver else { return None };
+    let first = pool.slots.first_table;
+    let n = u32::try_from(pool.slots.interfaces.len()).unwrap_or(u32::MAX);
+    meet((first, first.saturating_add(n)), (route.table.0, route.table.0.saturating_add(1)))
+        .then(|| format!("routing table {}", route.table))
 }
 
 fn pools(a: &PoolPolicy, b: &PoolPolicy) -> Option<String> {

@@ -183,10 +183,14 @@ fn wan(seen: &Observation) -> WanVerdict {
                     }
                     Asker::Slot(_) => (&r.at, well),
                     // What fails here alone says nothing about the uplink.
-                    Asker::WanExit | Asker::SlotLarge(_) | Asker::SlotExit(_) if !well => {
+                    Asker::WanExit | Asker::SlotLarge(_) | Asker::SlotExit(_) | Asker::Named(_)
+                        if !well =>
+                    {
                         continue;
                     }
-                    Asker::WanExit | Asker::SlotLarge(_) | Asker::SlotExit(_) => (&r.at, true),
+                    Asker::WanExit | Asker::SlotLarge(_) | Asker::SlotExit(_) | Asker::Named(_) => {
+                        (&r.at, true)
+                    }
                 }
             }
             (crate::observation::Question::Trial(_), crate::observation::Reading::Trial(trial)) => {

@@ -4,6 +4,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part of the core")]
 
+pub mod proxy;
+
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

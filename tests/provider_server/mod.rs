@@ -206,7 +206,9 @@ impl Bench {
             "candidates": wanted,
             "wireguard": { "tool": "awg" },
         });
-        let Policy::Pool(policy) = Policy::parse(&text.to_string()).unwrap();
+        let Policy::Pool(policy) = Policy::parse(&text.to_string()).unwrap() else {
+            panic!("it is a pool")
+        };
         ListQuestion {
             provider: policy.provider,
             wanted: policy.candidates,

@@ -73,8 +73,10 @@ pub fn policy_by(
         "test": { "parallel": 2 },
         "params": params,
     });
-    let Policy::Pool(policy) = Policy::parse(&text.to_string()).expect("a good policy");
-    policy
+    let Policy::Pool(policy) = Policy::parse(&text.to_string()).expect("a good policy") else {
+        panic!("it is a pool")
+    };
+    *policy
 }
 
 /// A world of the policy `home` where every endpoint of the list lives.
