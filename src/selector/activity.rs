@@ -163,8 +163,8 @@ mod tests {
         measures
             .iter()
             .map(|(second, received)| {
-                let measured = measure(*second, *received, &[]);
-                activity.sample(&measured, &measured, 2, LIMITS);
+                let seen = measure(*second, *received, &[]);
+                activity.sample(&seen, &seen, 2, LIMITS);
                 (activity.rate, activity.quiet_ms)
             })
             .collect()

@@ -233,6 +233,8 @@ impl Lab {
                 Uplink::Up | Uplink::FallsAtProof => good(pages, 20, WAN_NET.addr()),
                 Uplink::Down | Uplink::ReferencesDown => PageReading::TimedOut,
             },
+            // Only pools are played here.
+            Asker::Named(_) => PageReading::NoAddress,
             Asker::Slot(slot) | Asker::SlotLarge(slot) | Asker::SlotExit(slot) => {
                 self.by_slot(slot, pages)
             }

@@ -300,7 +300,13 @@ impl PolicySource {
     /// # Errors
     /// What is wrong with it.
     pub fn read(text: &str) -> Result<PoolPolicy, PolicyFault> {
-        let Policy::Pool(policy) = Policy::parse(text)?;
-        Ok(policy)
+        let policy = Policy::parse(text)?;
+        let kind = policy.kind();
+        let Policy::Pool(policy) = policy else {
+            return Err(PolicyFault::new(format!(
+                "it is of kind {kind}: only a policy of kind pool is played"
+            )));
+        };
+        Ok(*policy)
     }
 }
