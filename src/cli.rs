@@ -3,6 +3,7 @@
 //! **Invariant:** a command prints its result on standard output and its trouble on standard error,
 //! each trouble on one line.
 
+mod check;
 mod completions;
 mod confirm;
 mod control;
@@ -55,6 +56,8 @@ enum Command {
     Status(StatusArgs),
     /// Say what was done, and why
     History(HistoryArgs),
+    /// Examine the policies and the machine, run the probes; change nothing
+    Check(CheckArgs),
     /// Change nothing until `resume`; observing goes on
     Pause(PauseArgs),
     /// Go on after `pause`
@@ -131,6 +134,15 @@ struct StatusArgs {
     /// Show it again every two seconds
     #[arg(long, conflicts_with = "json")]
     watch: bool,
+}
+
+#[derive(Debug, Args)]
+struct CheckArgs {
+    #[command(flatten)]
+    wanted: Wanted,
+    /// Print JSON: an object, or an array for several policies
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -255,6 +267,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Confirm(args) => confirm::confirm(&places, &args.policy),
         Command::Status(args) => status::status(&places, &args),
         Command::History(args) => history::history(&places, &args),
+        Command::Check(args) => check::check(&places, &args),
         Command::Pause(args) => {
             let wish = match &args.part {
                 Some(part) => Wish::Part { part, wish: PartWish::Pause },

@@ -18,12 +18,14 @@ mod on_trial;
 mod preview;
 mod recover;
 mod settings;
+mod survey;
 mod transact;
 mod undo;
 
 pub use control::{down, part, pause, refresh, resume, switch};
 pub use on_trial::{confirm, give_up, try_out};
 pub use preview::{Preview, preview, preview_down};
+pub use survey::{Survey, survey};
 
 use crate::host::apply::Hands;
 use crate::host::observe::{Eyes, observe};

@@ -151,6 +151,19 @@ fn the_manual_and_the_readme_name_every_exit_code() {
     }
 }
 
+#[test]
+fn the_manual_describes_every_finding_of_check_and_no_other() {
+    let manual = file("man/egressctl.8");
+    let section = manual.split(".Sh FINDINGS\n").nth(1).unwrap().split(".Sh ").next().unwrap();
+    let described: BTreeSet<&str> =
+        section.lines().filter_map(|l| l.strip_prefix(".It Li ")).collect();
+    let known: Vec<String> = egressctl::check::Code::ALL
+        .iter()
+        .map(|code| format!("{code} Pq {}", code.severity().as_str()))
+        .collect();
+    assert_eq!(described, known.iter().map(String::as_str).collect());
+}
+
 /// What names a provider in a policy.
 const PROVIDERS: [&str; 8] =
     ["directory", "http", "exec", "hidemyname", "mullvad", "ivpn", "nordvpn", "gluetun"];

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod core;
 pub mod cut;
 pub mod environment;
+pub mod examine;
 pub mod exec;
 pub mod files;
 pub mod http;

@@ -81,8 +81,9 @@ impl Provider {
         Ok(())
     }
 
-    /// The files that it names.
-    fn files(&self) -> Vec<(&'static str, &Path)> {
+    /// The files that it names, each by the key that names it.
+    #[must_use]
+    pub fn files(&self) -> Vec<(&'static str, &Path)> {
         let mut files: Vec<(&'static str, &PathBuf)> = Vec::new();
         match self {
             Self::Directory(directory) => files.push(("path", &directory.path)),

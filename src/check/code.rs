@@ -1,0 +1,217 @@
+//! The kinds of findings: their stable codes, how bad each is, and why it matters.
+//!
+//! **Invariant:** a code never changes its meaning; scripts compare it.
+
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Clients are not served, or are not protected.
+    Error,
+    /// It works, and will not in some case.
+    Warning,
+    /// Worth knowing; nothing is wrong.
+    Note,
+}
+
+impl Severity {
+    /// As reports say it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
+}
+
+/// Makes the enum and its table, so that no code is without a word, a severity and a reason.
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])+ $name:ident, $word:literal, $severity:ident, $why:literal;)+) => {
+        /// A kind of finding.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Code {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Code {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name),+];
+
+            /// As reports say it.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $word,)+
+                }
+            }
+
+            /// How bad it is.
+            #[must_use]
+            pub fn severity(self) -> Severity {
+                match self {
+                    $(Self::$name => Severity::$severity,)+
+                }
+            }
+
+            /// Why it matters.
+            #[must_use]
+            pub fn why(self) -> &'static str {
+                match self {
+                    $(Self::$name => $why,)+
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The policy cannot be used.
+    PolicyInvalid, "policy-invalid", Error,
+        "the policy is not stepped; what it made stays as the last step left it";
+    /// The machine could not be looked at.
+    NotSeen, "not-seen", Error, "a step would fail at the same place";
+    /// The machine cannot serve the policy.
+    Unfit, "unfit", Error, "a step does nothing but say so";
+    /// A program is missing.
+    ToolMissing, "tool-missing", Error, "a step does its work with this program";
+    /// A program that a step can do without is missing.
+    ToolHelpful, "tool-wanted", Warning,
+        "without it open flows of a slot that stopped serving are not ended, and hang until they time out";
+    /// A program is older than any that was tried.
+    ToolOld, "tool-old", Warning, "it may lack what a step asks of it; older versions were never tried";
+    /// Rights are missing.
+    NoRights, "rights-missing", Error, "without them nothing of the network can be changed";
+    /// The kernel has no WireGuard and the policy counts on it.
+    NoKernelWireGuard, "kernel-wireguard-missing", Error, "no tunnel can be made";
+    /// There is no device for daemons to make tunnels with.
+    NoTun, "tun-missing", Error, "a userspace WireGuard makes its interfaces through /dev/net/tun";
+    /// The machine does not forward.
+    ForwardingOff, "forwarding-off", Error, "the kernel drops what clients send, whatever the slots do";
+    /// The reverse path of a slot is filtered strictly.
+    RpFilter, "rp-filter", Warning,
+        "answers that come in by the slot are dropped when the filter counts them as strays, so a good slot looks dead";
+    /// The uplink looks replies up without their mark.
+    SrcValidMark, "src-valid-mark", Warning,
+        "the filter of reverse paths looks replies up without their mark and may drop what comes back by the uplink";
+    /// The wall clock is behind.
+    ClockBehind, "clock-behind", Error,
+        "servers refuse handshakes whose time goes backwards, and certificates are not valid yet";
+    /// networkd removes rules or routes of others.
+    NetworkdForeign, "networkd-foreign", Warning,
+        "when systemd-networkd starts anew it removes rules and routes that it did not make, until the next step puts them back";
+    /// NetworkManager may manage our interfaces.
+    NetworkManager, "networkmanager", Warning,
+        "NetworkManager may take over a new interface, and remove its addresses and routes";
+    /// No timer steps the policies.
+    TimerOff, "timer-off", Warning, "nobody steps: a dead tunnel stays in service until a person comes";
+    /// The timer is slower than a policy wishes.
+    TimerSlow, "timer-slow", Warning, "a policy is checked no more often than the timer fires";
+    /// Nothing closes the clients at boot.
+    BarrierOff, "barrier-off", Warning,
+        "after a boot clients leave by the WAN in clear until the first step";
+    /// The last step is long ago.
+    NotStepped, "not-stepped", Warning, "nobody steps: a dead tunnel stays in service until a person comes";
+    /// Something of ours that no policy claims.
+    Orphan, "orphan", Warning, "nobody heals or removes it, and it may still close or lead clients";
+    /// An interface has a name of ours and is a stranger's.
+    InterfaceTaken, "interface-taken", Error, "a step does not touch a stranger's interface, and does nothing";
+    /// A table of ours holds a stranger's route.
+    TableUsed, "table-used", Error, "a stranger's route in a slot's table may lead its clients elsewhere";
+    /// A stranger's rule looks into a table of ours.
+    TableLooked, "table-looked-up", Warning,
+        "packets that are not of our clients leave by a slot, or meet its closed table";
+    /// Marks are used by others.
+    MarkUsed, "mark-used", Error, "a flow that a stranger marks so leaves by a slot, or ours by the stranger's way";
+    /// A stranger's rule stands among ours.
+    PriorityUsed, "priority-used", Warning, "a stranger's rule among ours may be asked before them";
+    /// Our protocol number is used elsewhere.
+    ProtocolUsed, "protocol-used", Warning,
+        "the number tells our rules and routes from others'; a tool that flushes it removes them together";
+    /// A stranger's rule catches clients first.
+    RuleFirst, "rule-first", Error, "what clients send is led away before a rule of ours is asked";
+    /// A stranger's forward hook drops what clients send.
+    ForwardDrops, "forward-drops", Error, "what clients send to a slot is dropped, whatever our own table accepts";
+    /// A stranger's forward hook drops what clients send, unless a rule that is not understood accepts it.
+    ForwardMayDrop, "forward-may-drop", Warning,
+        "what clients send to a slot is dropped unless a rule there accepts it that could not be read here";
+    /// Flows bypass the forward hook.
+    FlowOffload, "flow-offload", Warning,
+        "offloaded flows bypass the forward hook and with it the barrier; only the routing rules hold them then";
+    /// A tunnel's packets do not fit into the uplink's.
+    MtuLarge, "mtu-large", Warning, "full packets of the tunnel are sent in pieces or lost: small pages work, large ones hang";
+    /// An endpoint is reached through a slot.
+    EndpointInSlot, "endpoint-in-slot", Error, "a tunnel whose own packets go into a tunnel of the pool fails with it, or loops";
+    /// A resolver is reached through a slot only.
+    ResolverInSlot, "resolver-in-slot", Warning, "no name can be resolved while the slot is down, so that nothing can bring it back";
+    /// The LAN's resolver asks by the WAN.
+    ResolverByWan, "resolver-by-wan", Warning,
+        "the names that clients look up leave by the WAN in clear, although their packets do not";
+    /// A client entry holds the gateway's own address.
+    ClientOwnAddress, "client-own-address", Error,
+        "what the gateway itself sends from that address is closed in like a client's";
+    /// A client entry holds the address of this login.
+    ClientIsLogin, "client-is-login", Warning,
+        "a mistake in the first change may cut off the person who makes it";
+    /// Fewer endpoints than slots.
+    PoolSmall, "pool-small", Warning, "not every slot can be filled, and nothing can replace an endpoint that fails";
+    /// No endpoint is left over.
+    NoReserve, "no-reserve", Note, "an endpoint that fails cannot be replaced before a new list comes";
+    /// A secret's file is missing or empty.
+    SecretMissing, "secret-missing", Error, "without it the provider gives no tunnel";
+    /// A secret can be read by others.
+    SecretOpen, "secret-open", Warning, "every user of the machine can take the key, token or code";
+    /// A file that the provider needs is missing.
+    ProviderFile, "provider-file", Error, "there is nothing to fill a slot with";
+    /// The provider gives no list.
+    ProviderSilent, "provider-unavailable", Error, "no new endpoint can be had, so that failed ones are not replaced";
+    /// An entry of the list cannot be used.
+    EntryUnusable, "entry-unusable", Warning, "the endpoint is left out of the pool";
+    /// One key is used for all slots.
+    OneKey, "one-key", Note,
+        "a provider that lets a key be on one server at a time serves the newest slot alone; one that counts connections counts one a slot";
+    /// The state folder cannot be used.
+    StateFolder, "state-folder", Error, "a step writes down what it changes before it does, and else changes nothing";
+    /// The state is damaged.
+    StateDamaged, "state-damaged", Warning, "the next step uses the state from before, or what the kernel shows";
+    /// The state is another policy's or another version's.
+    StateForeign, "state-foreign", Error, "a step refuses to touch it";
+    /// A change is in flight.
+    JournalLeft, "journal-left", Warning, "a run is under way or died; the next step only undoes what that left";
+    /// A person paused the policy.
+    Paused, "paused", Note, "nothing is changed or mended until resume";
+    /// The uplink does not answer.
+    WanSilent, "wan-silent", Error, "while no reference answers nothing is counted, moved or replaced";
+    /// A slot does not answer.
+    SlotSilent, "slot-silent", Warning, "the slot does not carry requests now; steps count it and move its clients";
+    /// A name of the policy has no address.
+    NameUnknown, "name-unknown", Warning, "what has no address cannot be asked";
+}
+
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_two_kinds_share_a_code() {
+        let words: BTreeSet<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
+        assert_eq!(words.len(), Code::ALL.len());
+    }
+}

@@ -1,0 +1,176 @@
+//! `egressctl check`: the policies, the machine and the probes, and what mends them.
+//!
+//! **Invariant:** nothing is changed or made; what is wrong with the machine is said once, however
+//! many policies suffer from it.
+
+use super::{CheckArgs, Places, complain, note, say};
+use crate::check::machine::Machine;
+use crate::check::pool::PoolFacts;
+use crate::check::{self, Checked, Needs, Subject};
+use crate::host::examine::machine::{States, machine, states};
+use crate::host::examine::pool as look;
+use crate::host::policies::Found;
+use crate::host::side_by_side;
+use crate::names::PolicyName;
+use crate::observation::Realm;
+use crate::outcome::Exit;
+use crate::policy::{Kind, Policy, PoolPolicy};
+use crate::pool::Pool;
+use crate::step::{Order, survey};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Everything is well.
+const SOUND: u8 = 0;
+/// Something was found.
+const FINDINGS: u8 = 1;
+
+/// Prints what is wrong, and gives the worst of it.
+pub(super) fn check(places: &Places, args: &CheckArgs) -> u8 {
+    let all = places.find(&args.wanted.policies);
+    let usable: Vec<&Found> = all.iter().filter_map(|found| found.as_ref().ok()).collect();
+    usable.iter().copied().for_each(note);
+    let mut is_invalid = false;
+    let mut reports = Vec::new();
+    for unusable in all.iter().filter_map(|found| found.as_ref().err()) {
+        complain(&unusable.to_string());
+        reports.push(Checked::unusable(&unusable.name, &unusable.why));
+        is_invalid = true;
+    }
+    if !usable.is_empty() {
+        match examined(places, &usable) {
+            Ok((of_machine, of_policies)) => {
+                reports.extend(of_policies);
+                reports = gathered(of_machine, reports, args.json && all.len() == 1);
+            }
+            Err(error) => {
+                complain(&format!("{error:#}"));
+                return FINDINGS;
+            }
+        }
+    }
+    show(&reports, args.json, all.len() > 1);
+    if is_invalid {
+        Exit::Invalid.code()
+    } else if reports.iter().all(Checked::is_sound) {
+        SOUND
+    } else {
+        FINDINGS
+    }
+}
+
+/// Puts the machine's report in front, or into the only policy's.
+fn gathered(machine: Checked, policies: Vec<Checked>, is_one: bool) -> Vec<Checked> {
+    if is_one {
+        return policies.into_iter().map(|policy| policy.with(machine.clone())).collect();
+    }
+    std::iter::once(machine).chain(policies).collect()
+}
+
+fn show(reports: &[Checked], json: bool, several: bool) {
+    if !json {
+        // What is wrong with an unusable policy has been said.
+        let told =
+            reports.iter().filter(|report| !matches!(report.subject, Subject::Policy(_, None)));
+        for report in told {
+            say(&report.to_string());
+        }
+        return;
+    }
+    let text = match reports {
+        [one] if !several => serde_json::to_string(one),
+        all => serde_json::to_string(all),
+    };
+    match text {
+        Ok(text) => say(&text),
+        Err(error) => complain(&format!("the report cannot be written: {error}")),
+    }
+}
+
+/// Examines the policies side by side, then the machine for what they need of it.
+fn examined(places: &Places, usable: &[&Found]) -> anyhow::Result<(Checked, Vec<Checked>)> {
+    let state_dir = places.state_dir();
+    let states = states(&state_dir);
+    let names: Vec<PolicyName> = usable.iter().map(|found| found.name.clone()).collect();
+    let machine = machine(&names, &states)?;
+    let each = side_by_side(usable, |found| one(found, &state_dir, &machine, &states));
+    let mut needs = Needs::default();
+    let mut reports = Vec::new();
+    for examined in each {
+        let (of, report) = examined?;
+        needs = needs.and(of);
+        reports.push(report);
+    }
+    let mut there: BTreeSet<String> = names.iter().map(ToString::to_string).collect();
+    there.extend(places.find(&[]).into_iter().flatten().map(|found| found.name.to_string()));
+    let mut findings = check::machine::findings(&machine, &needs);
+    findings.extend(check::orphans::findings(
+        &states.left,
+        &there,
+        &machine.ruleset,
+        &machine.links,
+    ));
+    Ok((Checked::new(Subject::Machine, findings, Vec::new()), reports))
+}
+
+/// The one match over kinds.
+fn one(
+    found: &Found,
+    state_dir: &Path,
+    machine: &Machine,
+    states: &States,
+) -> anyhow::Result<(Needs, Checked)> {
+    match &found.policy {
+        Policy::Pool(policy) => pool(found, policy, state_dir, machine, states),
+    }
+}
+
+fn pool(
+    found: &Found,
+    policy: &PoolPolicy,
+    state_dir: &Path,
+    machine: &Machine,
+    states: &States,
+) -> anyhow::Result<(Needs, Checked)> {
+    let order = Order::<Pool> {
+        name: &found.name,
+        path: &found.path,
+        policy,
+        state_dir,
+        adopt: true,
+        now: true,
+    };
+    let folder = state_dir.join(found.name.as_str());
+    let survey = survey(&order)?;
+    let asked = survey.seen.lists().next().map(|(_, reading)| reading.clone());
+    let listed = if asked.is_some() { None } else { look::listed(policy, &folder) };
+    let state = survey.decided.as_ref().or(survey.record.machine.as_ref());
+    let endpoints = check::pool::endpoints_of(state, asked.as_ref().or(listed.as_ref()));
+    let addresses = endpoints.keys().chain(&machine.resolvers).copied().collect();
+    let others = states.left.iter().filter(|left| left.policy != found.name);
+    let recorded: Vec<Realm> = others.flat_map(|left| left.owned.realms.iter().copied()).collect();
+    let facts = PoolFacts {
+        name: &found.name,
+        path: &found.path,
+        policy,
+        machine,
+        record: &survey.record,
+        decided: survey.decided.as_ref(),
+        seen: &survey.seen,
+        unable: &survey.unable,
+        blind: survey.blind.as_deref(),
+        damaged: survey.damaged.as_deref(),
+        foreign: survey.foreign.as_deref(),
+        is_in_flight: survey.is_in_flight,
+        folder: look::folder(&folder),
+        ways: look::ways(&addresses),
+        endpoints,
+        files: look::files(policy),
+        listed,
+        problems: look::problems(policy),
+        recorded,
+    };
+    let subject = Subject::Policy(found.name.to_string(), Some(Kind::Pool));
+    let report = Checked::new(subject, check::pool::findings(&facts), check::pool::probes(&facts));
+    Ok((check::pool::needs(&found.name, policy), report))
+}
