@@ -8,6 +8,7 @@ mod completions;
 mod confirm;
 mod control;
 mod history;
+mod init;
 mod kind;
 mod plan;
 mod schema;
@@ -68,6 +69,8 @@ enum Command {
     Refresh(NameArgs),
     /// Give the clients back, remove all that was made, and pause
     Down(DownArgs),
+    /// Print a policy made from what is here, each guess named on standard error
+    Init(InitArgs),
     /// Print the JSON Schema of a policy, a state file, or what status prints
     Schema(SchemaArgs),
     /// Print a script that makes a shell complete what follows egressctl
@@ -204,6 +207,15 @@ struct DownArgs {
 }
 
 #[derive(Debug, Args)]
+struct InitArgs {
+    /// The kind of policy: pool
+    kind: String,
+    /// The folder of wg-quick files that tunnels are made of
+    #[arg(long, default_value = "/etc/wireguard")]
+    configs: PathBuf,
+}
+
+#[derive(Debug, Args)]
 struct SchemaArgs {
     /// What is described
     described: schema::Described,
@@ -289,6 +301,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Refresh(args) => control::control(&places, &args.policy, Wish::Refresh),
         Command::Down(args) if args.plan => plan::down(&places, &args.policy),
         Command::Down(args) => control::control(&places, &args.policy, Wish::Down),
+        Command::Init(args) => init::init(&places, &args),
         Command::Simulate(args) => simulate::simulate(&args.scenario, args.json),
         Command::Schema(args) => schema::schema(args.described),
         Command::Completions(args) => completions::completions(args.shell),

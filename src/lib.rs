@@ -41,6 +41,7 @@ pub mod check;
 pub mod clash;
 pub mod cli;
 pub mod host;
+pub mod init;
 pub mod iproute;
 pub mod kernel;
 pub mod machine;

@@ -101,6 +101,12 @@ fn tools() -> BTreeMap<&'static str, Result<String, String>> {
     TOOLS.iter().map(|(program, _)| *program).zip(asked).collect()
 }
 
+/// The programs that are missing.
+pub(super) fn missing() -> Vec<String> {
+    let gone = tools().into_iter().filter(|(_, said)| said.is_err());
+    gone.map(|(tool, _)| tool.to_owned()).collect()
+}
+
 fn batch(arguments: &[&str], lines: &str) -> Vec<Value> {
     let call = Call::new("ip", arguments, DEADLINE).with_stdin(lines.as_bytes().to_vec());
     let Ok(output) = exec::run(&call) else { return Vec::new() };
@@ -108,12 +114,12 @@ fn batch(arguments: &[&str], lines: &str) -> Vec<Value> {
     split_batch(&printed, lines.lines().count()).unwrap_or_default()
 }
 
-fn links() -> Vec<Link> {
+pub(super) fn links() -> Vec<Link> {
     let listed = batch(&["-N", "-j", "-d", "-batch", "-"], "addr show\n");
     listed.first().and_then(|listing| parse_links(listing).ok()).unwrap_or_default()
 }
 
-fn ways() -> (Vec<Rule>, Vec<Route>) {
+pub(super) fn ways() -> (Vec<Rule>, Vec<Route>) {
     let four = batch(&["-N", "-j", "-d", "-batch", "-"], "rule show\nroute show table all\n");
     let six = batch(&["-N", "-j", "-d", "-6", "-batch", "-"], "rule show\n");
     let of = |listing: Option<&Value>, family| {
@@ -125,7 +131,7 @@ fn ways() -> (Vec<Rule>, Vec<Route>) {
     (rules, routes.unwrap_or_default())
 }
 
-fn nft_rules() -> Ruleset {
+pub(super) fn nft_rules() -> Ruleset {
     // Without the elements of named sets, which may be ten thousand.
     let call = Call::new("nft", &["-j", "-t", "list", "ruleset"], DEADLINE);
     let listed = exec::run(&call).ok();
@@ -145,7 +151,7 @@ fn legacy_forward() -> Option<String> {
 }
 
 /// Whether the kernel has a link type: as a module in use, as one that can be loaded, or built in.
-fn has_link_type(name: &str, links: &[Link]) -> bool {
+pub(super) fn has_link_type(name: &str, links: &[Link]) -> bool {
     if links.iter().any(|link| link.kind.as_deref() == Some(name))
         || Path::new("/sys/module").join(name).exists()
     {
