@@ -299,7 +299,7 @@ pub struct Decision<S> {
     /// What to remember when the uplink turned out to be down and all was undone.
     pub held: S,
     /// Asked when a check says no, to tell a dead tunnel from a dead uplink.
-    pub reference: Option<Question>,
+    pub references: Vec<Question>,
 }
 
 /// One way in which a run may end.

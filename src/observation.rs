@@ -96,7 +96,12 @@ pub enum Reading {
     /// One reading a page, in their order; a page that did not have to be asked has none.
     Pages(PagesReading),
     /// The list.
-    List(ListReading),
+    List {
+        /// When it was over.
+        at: Moment,
+        /// What came.
+        list: ListReading,
+    },
     /// How the trial went.
     Trial(TrialReading),
     /// The tunnel that the file describes.
@@ -172,7 +177,7 @@ impl Observation {
     /// What the provider said, by the way that it was asked.
     pub fn lists(&self) -> impl Iterator<Item = (&ListQuestion, &ListReading)> {
         self.readings.iter().filter_map(|(question, reading)| match (question, reading) {
-            (Question::List(list), Reading::List(seen)) => Some((list.as_ref(), seen)),
+            (Question::List(asked), Reading::List { list, .. }) => Some((asked.as_ref(), list)),
             _ => None,
         })
     }

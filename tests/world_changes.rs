@@ -252,3 +252,19 @@ fn a_lent_slot_is_not_dropped_because_the_machine_booted() {
     let back = lab.step();
     assert_eq!(back.after.mode, Mode::Normal, "{:?}", back.codes());
 }
+
+#[test]
+fn a_tunnel_bears_witness_to_the_uplink_when_the_only_reference_is_dead() {
+    for dead in ["a", "b"] {
+        let mut lab = normal(2, &["a", "b", "c"]);
+        lab.uplink = Uplink::ReferencesDown;
+        lab.set(&[dead], Endpoint::Dead);
+        for _ in 0..4 {
+            lab.later(10);
+            lab.step();
+        }
+        let now = lab.state();
+        let repairs = now.repair_events_since_full_refresh;
+        assert_eq!((now.mode, repairs), (Mode::Normal, 1), "{dead} is replaced: {now:#?}");
+    }
+}

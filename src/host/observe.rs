@@ -61,7 +61,10 @@ fn answer(question: &Question, eyes: &Eyes<'_>) -> anyhow::Result<Reading> {
             Reading::Names(resolve::resolve(&names, NAMES_DEADLINE))
         }
         Question::Pages(asked) => Reading::Pages(pages::ask(asked)?),
-        Question::List(asked) => Reading::List(provider::list(asked, eyes.folder, eyes.may_change)),
+        Question::List(asked) => {
+            let list = provider::list(asked, eyes.folder, eyes.may_change);
+            Reading::List { at: clock::now()?, list }
+        }
         Question::Standby(asked) => {
             let described = provider::standby(asked, eyes.folder, eyes.may_change);
             Reading::Standby(Box::new(StandbyReading { described }))

@@ -2,7 +2,9 @@
 //!
 //! **Invariant:** every question names the device that its request must leave by.
 
+use super::assess::Assessment;
 use super::candidate::Candidate;
+use super::health::Health;
 use super::layout;
 use super::state::{PoolState, Slot, Surroundings};
 use crate::machine::Owned;
@@ -24,6 +26,9 @@ use std::time::Duration;
 const HANDSHAKE_MS: u64 = 3_000;
 /// How long references of the uplink may take. They are near and small; the step waits for them.
 const WAN_TIMEOUT_MS: u64 = 3_000;
+/// One tunnel that works proves the uplink; a second in case that the first dies meanwhile, and a
+/// third because two of one provider may die together.
+const WITNESSES: usize = 3;
 /// An address that is nobody's (RFC 5737), for routes of pages that were never resolved.
 const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
 
@@ -146,6 +151,30 @@ pub(super) fn wan(
         expect: Expect::AnyAnswer,
         timeout_ms: WAN_TIMEOUT_MS,
     })
+}
+
+/// Tunnels that carried their probe in this run, asked once more beside the references: a reference
+/// that is dead alone must not pass for the uplink.
+pub(super) fn witnesses(
+    policy: &PoolPolicy,
+    state: &PoolState,
+    sight: &Assessment<'_>,
+    turn: u32,
+) -> Vec<Question> {
+    let passed = |health: Option<&Health>| match health {
+        Some(Health::Healthy { saturated, .. }) => !saturated,
+        Some(Health::Failed(_) | Health::Unknown(_)) | None => false,
+    };
+    let slots = policy.slots.interfaces.iter().filter(|slot| passed(sight.health.get(slot)));
+    let standby = sight.standby.iter().filter(|standby| passed(standby.health.as_ref()));
+    slots
+        .chain(standby.map(|standby| &standby.interface))
+        .take(WITNESSES)
+        .map(|device| {
+            let asker = Asker::Slot(device.clone());
+            Question::Pages(Pages { turn, ..probe(policy, state, asker, device) })
+        })
+        .collect()
 }
 
 /// Which time the uplink is asked next.

@@ -10,7 +10,9 @@ use super::standby::StandbySight;
 use super::state::{PoolState, Surroundings};
 use crate::kernel::Tunnel;
 use crate::names::{Interface, Table};
-use crate::observation::{Asker, KernelReading, Observation, PageReading};
+use crate::observation::{
+    Asker, KernelReading, ListReading, Observation, PageReading, Question, Reading, TrialResult,
+};
 use crate::policy::PoolPolicy;
 use crate::time::Moment;
 use ipnet::IpNet;
@@ -165,22 +167,30 @@ fn address(seen: &Observation, asker: &Asker) -> Option<IpAddr> {
 fn wan(seen: &Observation) -> WanVerdict {
     let mut failed: Option<&Moment> = None;
     let mut passed: Option<&Moment> = None;
+    // Of the references: the latest answer or silence, and the latest of those that were asked again,
+    // which tunnels are asked beside.
     let mut reference: Option<&Moment> = None;
+    let mut again: Option<&Moment> = None;
     let later = |a: Option<&'_ Moment>, b: &'_ Moment| a.is_none_or(|a| b.up_ms >= a.up_ms);
     for (question, reading) in &seen.readings {
         let (at, ok) = match (question, reading) {
-            (crate::observation::Question::Pages(pages), crate::observation::Reading::Pages(r)) => {
+            (Question::Pages(pages), Reading::Pages(r)) => {
                 let well = r.passes(pages);
                 match pages.asker {
                     Asker::Wan => {
                         if later(reference, &r.at) {
                             reference = Some(&r.at);
                         }
+                        if pages.turn > 0 && later(again, &r.at) {
+                            again = Some(&r.at);
+                        }
                         if well && later(passed, &r.at) {
                             passed = Some(&r.at);
                         }
                         continue;
                     }
+                    // A witness that says nothing has nothing to say of a slot; it was judged before.
+                    Asker::Slot(_) if !well && pages.turn > 0 => continue,
                     Asker::Slot(_) => (&r.at, well),
                     // What fails here alone says nothing about the uplink.
                     Asker::WanExit | Asker::SlotLarge(_) | Asker::SlotExit(_) | Asker::Named(_)
@@ -193,14 +203,16 @@ fn wan(seen: &Observation) -> WanVerdict {
                     }
                 }
             }
-            (crate::observation::Question::Trial(_), crate::observation::Reading::Trial(trial)) => {
-                match &trial.result {
-                    crate::observation::TrialResult::Passed { .. } => (&trial.at, true),
-                    crate::observation::TrialResult::Failed { .. } => (&trial.at, false),
-                    crate::observation::TrialResult::NotTried { .. }
-                    | crate::observation::TrialResult::Assumed => continue,
-                }
-            }
+            (Question::Trial(_), Reading::Trial(trial)) => match &trial.result {
+                TrialResult::Passed { .. } => (&trial.at, true),
+                TrialResult::Failed { .. } => (&trial.at, false),
+                TrialResult::NotTried { .. } | TrialResult::Assumed => continue,
+            },
+            // Nobody answered by that way. A source on this machine has none.
+            (
+                Question::List(asked),
+                Reading::List { at, list: ListReading::Unavailable { answered: false, .. } },
+            ) if asked.via.is_some() => (at, false),
             _ => continue,
         };
         if ok {
@@ -215,7 +227,13 @@ fn wan(seen: &Observation) -> WanVerdict {
         (Some(passed), Some(failed), _) if passed.up_ms >= failed.up_ms => WanVerdict::Up,
         (Some(_), None, _) => WanVerdict::Up,
         // The reference was asked after the last failure and did not answer, and nothing else did.
-        (_, Some(failed), Some(reference)) if reference.up_ms >= failed.up_ms => WanVerdict::Down,
+        (None, Some(failed), Some(reference)) if reference.up_ms >= failed.up_ms => {
+            WanVerdict::Down
+        }
+        // Something had passed before: it was asked once more, too, and did not answer either.
+        (Some(_), Some(failed), _) if again.is_some_and(|again| again.up_ms >= failed.up_ms) => {
+            WanVerdict::Down
+        }
         (None, None, Some(_)) => WanVerdict::Down,
         _ => WanVerdict::AskAgain,
     }

@@ -113,7 +113,8 @@ impl Machine for Pool {
         };
         let mut turn = Turn::new(subject, seen, &sight, &surroundings, now, may_ask);
         let wan_turn = ask::next_wan_turn(seen);
-        let wan = ask::wan(policy, &turn.state, &surroundings, wan_turn);
+        let mut references = vec![ask::wan(policy, &turn.state, &surroundings, wan_turn)];
+        references.extend(ask::witnesses(policy, &turn.state, &sight, wan_turn));
         if wan_turn == 0 && may_ask {
             let judgeable: Vec<Interface> = policy
                 .slots
@@ -132,14 +133,14 @@ impl Machine for Pool {
             return Considered::Ask(asks);
         }
         match sight.wan {
-            WanVerdict::AskAgain if may_ask => return Considered::Ask(vec![wan]),
+            WanVerdict::AskAgain if may_ask => return Considered::Ask(references),
             WanVerdict::AskAgain | WanVerdict::Down => turn.hold(),
             WanVerdict::Up => turn.guards(),
         }
         if may_ask && !turn.asks.is_empty() {
             return Considered::Ask(turn.asks);
         }
-        Considered::Decide(Box::new(turn.finish(Some(wan))))
+        Considered::Decide(Box::new(turn.finish(references)))
     }
 
     fn refuse(

@@ -12,7 +12,7 @@ use super::standby::Need;
 use super::state::{Content, Egress, Mode, PoolState, Quarantined, Slot, Surroundings, Verdict};
 use crate::machine::{Decision, Future, Subject};
 use crate::names::{Interface, PolicyName};
-use crate::observation::{Observation, Question};
+use crate::observation::{Asker, Observation, Question};
 use crate::plan::Check;
 use crate::policy::{ClientKey, PoolPolicy};
 use crate::time::Moment;
@@ -214,7 +214,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Makes the decision that this turn amounts to.
-    pub(super) fn finish(mut self, reference: Option<Question>) -> Decision<PoolState> {
+    pub(super) fn finish(mut self, mut references: Vec<Question>) -> Decision<PoolState> {
         if !self.held && !self.by_hand {
             future::replace_clients(self.policy, &mut self.state);
         }
@@ -279,7 +279,13 @@ impl<'a> Turn<'a> {
         let wished =
             future::future(self.policy, self.name, self.state, self.surroundings, &self.reasons);
         let wished = Future { cuts, ..wished };
-        Decision { from, standing, wished, checks, undone: self.counted, held, reference }
+        // What is to be proven is no witness.
+        let is_loaded = |question: &Question| {
+            let Question::Pages(pages) = question else { return false };
+            matches!(&pages.asker, Asker::Slot(slot) if self.loaded.contains(slot))
+        };
+        references.retain(|question| !is_loaded(question));
+        Decision { from, standing, wished, checks, undone: self.counted, held, references }
     }
 }
 

@@ -77,7 +77,7 @@ impl Lab {
                 names.iter().map(|name| (name.clone(), self.resolve(name))).collect(),
             ),
             Question::Pages(pages) => Reading::Pages(self.pages(pages)),
-            Question::List(list) => Reading::List(self.list(list)),
+            Question::List(list) => Reading::List { at: self.now.clone(), list: self.list(list) },
             Question::Standby(_) => {
                 let described = self.standby.clone().and_then(|name| {
                     let standby = candidate(&name, STANDBY_GENERATION).ok_or("no key")?;

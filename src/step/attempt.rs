@@ -125,9 +125,11 @@ impl<M: Machine> Run<'_, M> {
     }
 
     /// Tells a dead tunnel from a dead uplink.
-    pub(super) fn uplink_answers(&self, reference: Option<&Question>) -> anyhow::Result<bool> {
-        let Some(reference) = reference else { return Ok(true) };
-        let readings = observe(vec![reference.clone()], &self.eyes())?;
+    pub(super) fn uplink_answers(&self, references: &[Question]) -> anyhow::Result<bool> {
+        if references.is_empty() {
+            return Ok(true);
+        }
+        let readings = observe(references.to_vec(), &self.eyes())?;
         Ok(readings.iter().any(|(question, reading)| match (question, reading) {
             (Question::Pages(pages), Reading::Pages(seen)) => seen.passes(pages),
             _ => false,

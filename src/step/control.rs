@@ -158,7 +158,7 @@ pub fn down<M: Machine>(order: &Order<'_, M>) -> Report {
             checks: Vec::new(),
             held: undone.clone(),
             undone,
-            reference: None,
+            references: Vec::new(),
         };
         let report = run.transact(&Observation::new(now.clone()), &decision)?;
         match report.outcome {

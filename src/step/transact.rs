@@ -90,7 +90,7 @@ impl<M: Machine> Run<'_, M> {
                     return self.undo(&before, self.with(first.undone.clone()), report, &why);
                 }
                 Err(Trouble::Answer(failed)) => {
-                    if self.uplink_answers(decision.reference.as_ref())? {
+                    if self.uplink_answers(&decision.references)? {
                         return self.refused(&decision, &failed, &before, report);
                     }
                     let why = "the WAN went down while the change was being proven";
