@@ -190,6 +190,13 @@ codes! {
     SlotSilent, "slot-silent", Warning, "the slot does not carry requests now; steps count it and move its clients";
     /// A name of the policy has no address.
     NameUnknown, "name-unknown", Warning, "what has no address cannot be asked";
+    /// A proxy core does not answer.
+    CoreSilent, "core-silent", Error, "while the core is not reached nothing is judged or selected";
+    /// A group of a proxy core cannot be selected in.
+    CoreGroup, "core-group", Error, "there is nothing to select in";
+    /// A proxy core forgets what was selected.
+    ChoicesForgotten, "choices-forgotten", Warning,
+        "after a restart the core begins with its default, and a person who chose just that is not heard";
 }
 
 impl Serialize for Code {

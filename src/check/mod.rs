@@ -7,6 +7,7 @@
 //! and has a command or a line that mends it.
 
 mod code;
+pub mod common;
 pub mod forward;
 pub mod machine;
 pub mod numbers;

@@ -4,6 +4,7 @@
 //! many policies suffer from it.
 
 use super::{CheckArgs, Places, complain, note, say};
+use crate::check::common::Facts;
 use crate::check::machine::Machine;
 use crate::check::pool::PoolFacts;
 use crate::check::{self, Checked, Needs, Subject};
@@ -16,6 +17,7 @@ use crate::observation::Realm;
 use crate::outcome::Exit;
 use crate::policy::{Kind, Policy, PoolPolicy};
 use crate::pool::Pool;
+use crate::selector::Selector;
 use crate::step::{Order, survey};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -122,7 +124,44 @@ fn one(
 ) -> anyhow::Result<(Needs, Checked)> {
     match &found.policy {
         Policy::Pool(policy) => pool(found, policy, state_dir, machine, states),
+        Policy::Selector(policy) => any::<Selector>(found, policy, state_dir),
     }
+}
+
+/// What every kind is judged by.
+fn any<M: crate::machine::Machine>(
+    found: &Found,
+    policy: &M::Policy,
+    state_dir: &Path,
+) -> anyhow::Result<(Needs, Checked)> {
+    let order = Order::<M> {
+        name: &found.name,
+        path: &found.path,
+        policy,
+        state_dir,
+        adopt: true,
+        now: true,
+    };
+    let survey = survey(&order)?;
+    let facts = Facts {
+        name: &found.name,
+        path: &found.path,
+        damaged: survey.damaged.as_deref(),
+        foreign: survey.foreign.as_deref(),
+        blind: survey.blind.as_deref(),
+        is_in_flight: survey.is_in_flight,
+        unable: &survey.unable,
+        seen: &survey.seen,
+    };
+    let subject = Subject::Policy(found.name.to_string(), Some(M::KIND));
+    let probes = check::common::probes(&survey.seen);
+    let report = Checked::new(subject, check::common::findings(&facts), probes);
+    let needs = Needs {
+        interval: Some(M::rhythm(policy, None).interval),
+        policies: vec![found.name.to_string()],
+        ..Needs::default()
+    };
+    Ok((needs, report))
 }
 
 fn pool(

@@ -66,6 +66,7 @@ pub fn draft(kind: &str, here: &Here) -> Result<Draft, String> {
         .map_err(|_| format!("init knows no kind {kind:?}: it can make {known}"))?;
     match kind {
         Kind::Pool => pool::draft(here),
+        Kind::Selector => Err(format!("init makes no {kind}: it can make {known}")),
     }
 }
 

@@ -398,8 +398,10 @@ impl Numbers {
             .policies
             .iter()
             .flat_map(|(_, policy)| match policy {
-                Policy::Pool(pool) => pool.slots.interfaces.iter().map(Interface::as_str),
+                Policy::Pool(pool) => pool.slots.interfaces.as_slice(),
+                Policy::Selector(_) => &[],
             })
+            .map(Interface::as_str)
             .collect();
         let taken = |name: &Interface| {
             claimed.contains(name.as_str())

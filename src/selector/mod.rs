@@ -292,7 +292,7 @@ fn decision(
         checks: Vec::new(),
         held: counted.clone(),
         undone: counted,
-        reference: None,
+        references: Vec::new(),
     }
 }
 

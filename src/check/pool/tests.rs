@@ -25,7 +25,8 @@ fn policy(change: impl FnOnce(&mut Value)) -> PoolPolicy {
     });
     change(&mut text);
     match Policy::parse(&text.to_string()).unwrap() {
-        Policy::Pool(policy) => policy,
+        Policy::Pool(policy) => *policy,
+        Policy::Selector(_) => panic!("a pool is written"),
     }
 }
 

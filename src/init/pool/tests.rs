@@ -73,8 +73,8 @@ fn here(files: u8) -> Here {
 
 fn made(here: &Here) -> (Value, PoolPolicy, String) {
     let Draft { text, guesses } = draft(here).unwrap();
-    let Policy::Pool(policy) = Policy::parse(&text).unwrap();
-    (serde_json::from_str(&text).unwrap(), policy, guesses.join("\n"))
+    let Policy::Pool(policy) = Policy::parse(&text).unwrap() else { panic!("no pool: {text}") };
+    (serde_json::from_str(&text).unwrap(), *policy, guesses.join("\n"))
 }
 
 #[test]
@@ -192,10 +192,11 @@ fn a_second_policy_claims_nothing_of_the_first() {
     let mut second = here(4);
     second.neighbours = vec![(ip("10.77.0.33"), "eth1".to_owned())];
     let name = PolicyName::try_from("home".to_owned()).unwrap();
-    second.policies = vec![(name.clone(), Policy::Pool(first.clone()))];
+    second.policies = vec![(name.clone(), Policy::Pool(Box::new(first.clone())))];
     let (_, policy, _) = made(&second);
     let other = PolicyName::try_from("guests".to_owned()).unwrap();
-    let clash = overlap((&name, &Policy::Pool(first)), (&other, &Policy::Pool(policy)));
+    let clash =
+        overlap((&name, &Policy::Pool(Box::new(first))), (&other, &Policy::Pool(Box::new(policy))));
     assert_eq!(clash, None);
     second.neighbours = here(4).neighbours;
     let why = draft(&second).unwrap_err();
