@@ -436,3 +436,34 @@ fn several_policies_are_told_apart_and_the_machine_once() {
     assert_eq!(text.code, Some(2));
     assert!(text.stderr.contains("missing field") && text.stdout.contains("home (pool): sound"));
 }
+
+#[test]
+fn a_policy_that_touches_no_kernel_is_examined_too() {
+    let lab = Lab::builder().clients(1).endpoints(0).start();
+    let secret = lab.folder().join("secret");
+    fs::write(&secret, "x\n").unwrap();
+    let page = format!("http://{}/generate_204", names::PROBE);
+    let member =
+        |n: u16| json!({ "member": format!("m{n}"), "proxy": format!("http://127.0.0.1:{n}") });
+    let policy = json!({
+        "kind": "selector",
+        "driver": { "clash": { "url": "http://127.0.0.1:9090", "secret_file": secret, "selector": "s" } },
+        "primary": member(2081), "reserve": member(2082),
+        "probe": { "urls": [page], "timeout_sec": 1 },
+    });
+    let _path = lab.gw().policy("home", &policy);
+    lab.gw().space().sysctls(&[("ipv4/ip_forward", "0")]);
+    let seen = check(&lab);
+    assert_eq!(seen.report["kind"], "selector", "{:#}{}", seen.report, seen.stderr);
+    assert!(!seen.codes().contains(&"forwarding-off"), "it needs none: {:#}", seen.report);
+    assert_eq!((seen.code, seen.codes()), (Some(1), vec!["unfit", "core-silent"]));
+    let state = lab.gw().state_dir().join("home");
+    fs::create_dir(&state).unwrap();
+    fs::set_permissions(&state, Permissions::from_mode(0o755)).unwrap();
+    fs::write(state.join("journal.json"), "{").unwrap();
+    let seen = check(&lab);
+    assert_eq!(
+        (seen.code, seen.codes()),
+        (Some(1), vec!["state-folder", "unfit", "core-silent", "journal-left"])
+    );
+}

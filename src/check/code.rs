@@ -186,8 +186,8 @@ codes! {
     Paused, "paused", Note, "nothing is changed or mended until resume";
     /// The uplink does not answer.
     WanSilent, "wan-silent", Error, "while no reference answers nothing is counted, moved or replaced";
-    /// A slot does not answer.
-    SlotSilent, "slot-silent", Warning, "the slot does not carry requests now; steps count it and move its clients";
+    /// A slot, channel, member or node does not answer.
+    SlotSilent, "slot-silent", Warning, "it does not carry requests now; steps count that and move what it serves";
     /// A name of the policy has no address.
     NameUnknown, "name-unknown", Warning, "what has no address cannot be asked";
     /// A proxy core does not answer.

@@ -6,8 +6,9 @@
 //! **Invariant:** nothing here looks at the world; a finding names the object, says why it matters,
 //! and has a command or a line that mends it.
 
+pub mod any;
 mod code;
-pub mod common;
+mod cores;
 pub mod forward;
 pub mod machine;
 pub mod numbers;

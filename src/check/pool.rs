@@ -2,62 +2,39 @@
 //!
 //! **Invariant:** what the machine lacks for every policy is told by `machine`, not here.
 
+mod list;
+
+pub use list::endpoints_of;
+
+use super::any::Stepped;
 use super::numbers::Claim;
-use super::{Code, Finding, Needs, Probe, ProbeResult, forward, numbers, provider, resolver};
+use super::{Code, Finding, Needs, Probe, any, forward, numbers, provider, resolver};
 use crate::check::machine::Machine;
 use crate::names::{Interface, PolicyName};
-use crate::observation::{
-    Asker, ListReading, Observation, PageReading, Pages, PagesReading, Realm, Way,
-};
+use crate::observation::{ListReading, Realm};
 use crate::outcome::count;
 use crate::policy::pool::SLOT_RULES;
 use crate::policy::{ClientEntry, ClientKey, PoolPolicy};
 use crate::pool::candidate::Rejected;
 use crate::pool::state::{PoolState, Surroundings};
-use crate::record::Record;
 use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::Path;
 use std::time::Duration;
 
 /// WireGuard's own overhead over IPv4: 20 + 8 + 32 bytes. Over IPv6 it is 20 more.
 const OVERHEAD: u32 = 60;
 
-/// A cron line steps once a minute, so silence up to this is nobody's fault.
-const PATIENCE: Duration = Duration::from_secs(300);
-
-/// More of the same are counted, not told.
-const MOST: usize = 20;
-
 /// All that was collected of a pool.
 pub struct PoolFacts<'a> {
-    /// Its name.
-    pub name: &'a PolicyName,
-    /// Its file.
-    pub path: &'a Path,
+    /// The policy as a step of it would find it.
+    pub stepped: Stepped<'a, PoolState>,
     /// The policy.
     pub policy: &'a PoolPolicy,
     /// The machine.
     pub machine: &'a Machine,
-    /// What is remembered.
-    pub record: &'a Record<PoolState>,
     /// What a step would remember.
     pub decided: Option<&'a PoolState>,
-    /// What a step would see.
-    pub seen: &'a Observation,
-    /// Why the machine cannot serve it.
-    pub unable: &'a [crate::machine::ReasonText],
-    /// What could not be looked at.
-    pub blind: Option<&'a str>,
-    /// What is wrong with the state.
-    pub damaged: Option<&'a str>,
-    /// Why a step would refuse the state.
-    pub foreign: Option<&'a str>,
-    /// Whether a change is in flight.
-    pub is_in_flight: bool,
-    /// What is wrong with the state folder.
-    pub folder: Option<String>,
     /// By which device each address of interest is reached.
     pub ways: BTreeMap<IpAddr, String>,
     /// Which of them are endpoints, with their names.
@@ -104,21 +81,9 @@ fn tunnels(policy: &PoolPolicy) -> Vec<Interface> {
 /// What is wrong with it.
 #[must_use]
 pub fn findings(facts: &PoolFacts<'_>) -> Vec<Finding> {
-    let mut found = state(facts);
-    if let Some(why) = facts.blind {
-        found.push(Finding::new(Code::NotSeen, why, "do what it says, and check again"));
-    }
-    if let Some(kernel) = facts.seen.kernel() {
-        found.extend(numbers::taken(&kernel.strangers));
-    }
-    for reason in facts.unable.iter().filter(|reason| reason.code != "stranger") {
-        found.push(Finding::new(
-            Code::Unfit,
-            reason.text.clone(),
-            "correct the policy, or the machine, as it says",
-        ));
-    }
+    let mut found = any::findings(&facts.stepped);
     let surroundings = facts.decided.and_then(|state| state.surroundings.as_ref()).or(facts
+        .stepped
         .record
         .machine
         .as_ref()
@@ -143,53 +108,14 @@ pub fn findings(facts: &PoolFacts<'_>) -> Vec<Finding> {
     found.extend(endpoints(facts));
     found.extend(provider::files(&facts.files));
     found.extend(provider::keys(&facts.policy.provider, facts.policy.slots.interfaces.len()));
-    found.extend(list(facts));
-    found.extend(silence(facts));
+    found.extend(list::findings(facts));
     found
 }
 
-fn state(facts: &PoolFacts<'_>) -> Vec<Finding> {
-    let name = facts.name;
-    let mut found = Vec::new();
-    if let Some(why) = &facts.folder {
-        found.push(Finding::new(Code::StateFolder, why.clone(), "give it to root alone: chown root: and chmod 700, on a file system that can be written"));
-    }
-    if let Some(why) = facts.foreign {
-        let mend = format!(
-            "egressctl step --adopt {}, if the policy has moved; else rename one of them",
-            facts.path.display()
-        );
-        found.push(Finding::new(Code::StateForeign, why, mend));
-    }
-    if let Some(why) = facts.damaged {
-        found.push(Finding::new(Code::StateDamaged, why, format!("egressctl step {name}")));
-    }
-    if facts.is_in_flight {
-        found.push(Finding::new(
-            Code::JournalLeft,
-            format!("a journal of {name} is there"),
-            format!("egressctl step {name}, once no other run goes on"),
-        ));
-    }
-    if let Some(paused) = &facts.record.paused {
-        let since = paused.at.strftime("%Y-%m-%d %H:%M:%SZ");
-        found.push(Finding::new(
-            Code::Paused,
-            format!("paused by a person since {since}"),
-            format!("egressctl resume {name}"),
-        ));
-    } else if let Some(last) = &facts.record.last_step {
-        let interval = Duration::from_secs(facts.policy.params.health_check_interval_sec.max(10));
-        let silent = facts.machine.now.since(&last.at);
-        if silent > (interval * 3).max(PATIENCE) {
-            found.push(Finding::new(
-                Code::NotStepped,
-                format!("the last step of {name} was {} s ago", silent.as_secs()),
-                "systemctl enable --now egressctl.timer; or a line of cron that runs egressctl step",
-            ));
-        }
-    }
-    found
+/// What was probed.
+#[must_use]
+pub fn probes(facts: &PoolFacts<'_>) -> Vec<Probe> {
+    any::probes(facts.stepped.seen).into_iter().chain(list::probe(facts)).collect()
 }
 
 fn clients(facts: &PoolFacts<'_>) -> Vec<Finding> {
@@ -259,7 +185,7 @@ pub fn around(net: IpNet, address: IpAddr) -> Vec<IpNet> {
 
 fn claim(facts: &PoolFacts<'_>, surroundings: Option<&Surroundings>) -> Option<Claim> {
     let policy = facts.policy;
-    let own = facts.record.owned.realms.iter().copied();
+    let own = facts.stepped.record.owned.realms.iter().copied();
     let named = policy.lan_interfaces.iter().flatten().cloned();
     let lan = surroundings.map_or_else(|| named.collect(), |s| s.lan.iter().cloned().collect());
     Some(Claim {
@@ -315,15 +241,16 @@ fn settings(facts: &PoolFacts<'_>, surroundings: &Surroundings) -> Vec<Finding> 
         found.push(Finding::new(
             Code::RpFilter,
             format!("net.ipv4.conf.{first}.rp_filter is 1, and of {} of {}", strict.len(), count(facts.policy.slots.interfaces.len(), "slot")),
-            format!("egressctl step --now {}; and in /etc/sysctl.d let nothing set net.ipv4.conf.*.rp_filter to 1", facts.name),
+            format!("egressctl step --now {}; and in /etc/sysctl.d let nothing set net.ipv4.conf.*.rp_filter to 1", facts.stepped.name),
         ));
     }
-    let is_up = facts.record.machine.as_ref().is_some_and(|state| state.proven && !state.retired);
+    let is_up =
+        facts.stepped.record.machine.as_ref().is_some_and(|state| state.proven && !state.retired);
     if is_up && value(&surroundings.wan, "src_valid_mark") == Some("0") {
         found.push(Finding::new(
             Code::SrcValidMark,
             format!("net.ipv4.conf.{}.src_valid_mark is 0", surroundings.wan),
-            format!("egressctl step --now {}", facts.name),
+            format!("egressctl step --now {}", facts.stepped.name),
         ));
     }
     found
@@ -386,205 +313,6 @@ fn endpoints(facts: &PoolFacts<'_>) -> Vec<Finding> {
                 format!("endpoint {name} at {address} is reached through {device}"),
                 format!("ip route get {address}; remove the route or rule that it shows, so that main leads there"),
             ));
-        }
-    }
-    found
-}
-
-/// What the list lacks.
-fn list(facts: &PoolFacts<'_>) -> Vec<Finding> {
-    let slots = facts.policy.slots.interfaces.len();
-    let known = facts.record.machine.as_ref().and_then(|state| state.pool.as_ref());
-    let seen = facts.seen.lists().next().map(|(_, reading)| reading).or(facts.listed.as_ref());
-    let mut found = Vec::new();
-    let usable = match seen {
-        Some(ListReading::Listed { candidates, rejected, .. }) => {
-            let told = if facts.problems.is_empty() { rejected } else { &facts.problems };
-            found.extend(unusable(told));
-            let passed = known.map(|list| list.passed().len());
-            Some(passed.map_or(candidates.len(), |passed| passed.min(candidates.len())))
-        }
-        Some(ListReading::Unavailable { why, .. }) => {
-            found.extend(unusable(&facts.problems));
-            found.push(Finding::new(
-                Code::ProviderSilent,
-                why.clone(),
-                format!("when it is mended: egressctl refresh {}", facts.name),
-            ));
-            known.map(|list| list.passed().len())
-        }
-        Some(ListReading::Unchanged) | None => known.map(|list| list.passed().len()),
-    };
-    match usable {
-        Some(usable) if usable < slots => found.push(Finding::new(
-            Code::PoolSmall,
-            format!("{} for {}", count(usable, "usable endpoint"), count(slots, "slot")),
-            format!("let the provider list more, or name fewer slots.interfaces; then egressctl refresh {}", facts.name),
-        )),
-        Some(usable) if usable == slots => found.push(Finding::new(
-            Code::NoReserve,
-            format!("{} for {}", count(usable, "usable endpoint"), count(slots, "slot")),
-            format!("let the provider list more; then egressctl refresh {}", facts.name),
-        )),
-        Some(_) | None => {}
-    }
-    found
-}
-
-fn unusable(rejected: &[Rejected]) -> Vec<Finding> {
-    let mend = "correct the entry, or remove it from the list";
-    let one = |entry: &Rejected| {
-        Finding::new(Code::EntryUnusable, format!("entry {}: {}", entry.name, entry.why), mend)
-    };
-    let mut found: Vec<Finding> = rejected.iter().take(MOST).map(one).collect();
-    if rejected.len() > MOST {
-        let what = format!("{} more entries cannot be used", rejected.len() - MOST);
-        found.push(Finding::new(Code::EntryUnusable, what, mend));
-    }
-    found
-}
-
-/// Probes that were not answered.
-fn silence(facts: &PoolFacts<'_>) -> Vec<Finding> {
-    let mut found = Vec::new();
-    for (name, answer) in facts.seen.names() {
-        if let Err(why) = answer {
-            found.push(Finding::new(
-                Code::NameUnknown,
-                format!("{name}: {why}"),
-                format!(
-                    "getent hosts {name}; mend /etc/resolv.conf, or correct the name in the policy"
-                ),
-            ));
-        }
-    }
-    let wan = facts.seen.pages(&Asker::Wan);
-    if let [.., (pages, reading)] = wan.as_slice()
-        && !reading.passes(pages)
-    {
-        let others = probed(facts.policy, facts.seen).into_iter().any(|probe| {
-            probe.probe != "wan" && probe.probe != "provider" && probe.result == ProbeResult::Passed
-        });
-        if !others {
-            found.push(Finding::new(
-                Code::WanSilent,
-                format!("{}: {}", way(&pages.way), answers(pages, reading)),
-                "mend the uplink; or, where it blocks these pages, name others in wan.urls",
-            ));
-        }
-    }
-    for probe in probed(facts.policy, facts.seen) {
-        let is_slot = facts.policy.slots.interfaces.iter().any(|slot| slot.as_str() == probe.probe);
-        if is_slot && probe.result == ProbeResult::Failed {
-            found.push(Finding::new(
-                Code::SlotSilent,
-                format!("{}: {}", probe.probe, probe.text),
-                format!("egressctl status {}; steps repair it", facts.name),
-            ));
-        }
-    }
-    found
-}
-
-/// What was probed.
-#[must_use]
-pub fn probes(facts: &PoolFacts<'_>) -> Vec<Probe> {
-    let mut probes = probed(facts.policy, facts.seen);
-    let list = facts.seen.lists().next().map(|(_, reading)| reading).or(facts.listed.as_ref());
-    if let Some(list) = list {
-        let (result, text) = match list {
-            ListReading::Listed { candidates, rejected, .. } => {
-                let left = if rejected.is_empty() {
-                    String::new()
-                } else {
-                    format!(", {} left out", rejected.len())
-                };
-                let result =
-                    if candidates.is_empty() { ProbeResult::Failed } else { ProbeResult::Passed };
-                (result, format!("lists {}{left}", count(candidates.len(), "usable endpoint")))
-            }
-            ListReading::Unchanged => (ProbeResult::Passed, "its list has not changed".to_owned()),
-            ListReading::Unavailable { why, .. } => (ProbeResult::Failed, why.clone()),
-        };
-        probes.push(Probe { probe: "provider".to_owned(), result, text });
-    }
-    probes
-}
-
-/// The uplink and each slot, as far as they were asked.
-fn probed(policy: &PoolPolicy, seen: &Observation) -> Vec<Probe> {
-    let wan = std::iter::once(("wan".to_owned(), Asker::Wan));
-    let slots = policy.slots.interfaces.iter();
-    let askers = wan.chain(slots.map(|slot| (slot.to_string(), Asker::Slot(slot.clone()))));
-    askers
-        .filter_map(|(probe, asker)| {
-            let (pages, reading) = seen.pages(&asker).pop()?;
-            let result = if reading.passes(pages) {
-                ProbeResult::Passed
-            } else if reading.pages.iter().flatten().all(cannot_be_asked) {
-                ProbeResult::Unknown
-            } else {
-                ProbeResult::Failed
-            };
-            Some(Probe { probe, result, text: answers(pages, reading) })
-        })
-        .collect()
-}
-
-/// A way as a person knows it.
-fn way(way: &Way) -> String {
-    match way {
-        Way::Main => "the main table".to_owned(),
-        Way::Device { device, .. } => device.to_string(),
-        Way::Proxy(_) => "the proxy".to_owned(),
-    }
-}
-
-fn cannot_be_asked(page: &PageReading) -> bool {
-    match page {
-        PageReading::NoAddress | PageReading::NotBindable(_) | PageReading::NoProxy(_) => true,
-        PageReading::Answer { .. } | PageReading::TimedOut | PageReading::Broken(_) => false,
-    }
-}
-
-/// How the pages answered, in short.
-fn answers(asked: &Pages, reading: &PagesReading) -> String {
-    let one = |(page, seen): (&crate::observation::Page, &Option<PageReading>)| {
-        let how = match seen.as_ref()? {
-            PageReading::Answer { status, elapsed_ms, .. } => {
-                format!("{status} in {elapsed_ms} ms")
-            }
-            PageReading::TimedOut => "no answer in time".to_owned(),
-            PageReading::Broken(why) | PageReading::NoProxy(why) => why.clone(),
-            PageReading::NoAddress => "no address is known".to_owned(),
-            PageReading::NotBindable(why) => format!("not bound to the device: {why}"),
-        };
-        Some(format!("{}: {how}", page.url.host()))
-    };
-    asked.pages.iter().zip(&reading.pages).filter_map(one).collect::<Vec<_>>().join("; ")
-}
-
-/// Endpoints of interest: what slots hold, and the beginning of the list.
-#[must_use]
-pub fn endpoints_of(
-    state: Option<&PoolState>,
-    list: Option<&ListReading>,
-) -> BTreeMap<IpAddr, String> {
-    let slots = state
-        .into_iter()
-        .flat_map(|state| state.slots.values())
-        .filter_map(|slot| slot.candidate());
-    let listed = match list {
-        Some(ListReading::Listed { candidates, .. }) => candidates.as_slice(),
-        Some(ListReading::Unchanged | ListReading::Unavailable { .. }) | None => &[],
-    };
-    let mut found = BTreeMap::new();
-    for candidate in slots.chain(listed.iter().take(MOST)) {
-        let known = state.and_then(|state| state.names.get(&candidate.host)).cloned();
-        let addresses =
-            candidate.host.parse().map_or(known.unwrap_or_default(), |address| vec![address]);
-        for address in addresses {
-            found.insert(address, candidate.name.clone());
         }
     }
     found

@@ -3,8 +3,9 @@
 //! **Invariant:** nothing is changed or made; what is wrong with the machine is said once, however
 //! many policies suffer from it.
 
+use super::kind::{self, Manner, Work};
 use super::{CheckArgs, Places, complain, note, say};
-use crate::check::common::Facts;
+use crate::check::any::{self, Stepped};
 use crate::check::machine::Machine;
 use crate::check::pool::PoolFacts;
 use crate::check::{self, Checked, Needs, Subject};
@@ -17,10 +18,13 @@ use crate::observation::Realm;
 use crate::outcome::Exit;
 use crate::policy::{Kind, Policy, PoolPolicy};
 use crate::pool::Pool;
-use crate::selector::Selector;
-use crate::step::{Order, survey};
+use crate::step::{Order, Survey, survey};
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
+
+/// A policy is examined at any time.
+const MANNER: Manner = Manner { adopt: true, now: true };
 
 /// Everything is well.
 const SOUND: u8 = 0;
@@ -115,7 +119,7 @@ fn examined(places: &Places, usable: &[&Found]) -> anyhow::Result<(Checked, Vec<
     Ok((Checked::new(Subject::Machine, findings, Vec::new()), reports))
 }
 
-/// The one match over kinds.
+/// The one match over kinds: those with things of their own to examine, and all others.
 fn one(
     found: &Found,
     state_dir: &Path,
@@ -124,44 +128,53 @@ fn one(
 ) -> anyhow::Result<(Needs, Checked)> {
     match &found.policy {
         Policy::Pool(policy) => pool(found, policy, state_dir, machine, states),
-        Policy::Selector(policy) => any::<Selector>(found, policy, state_dir),
+        Policy::Selector(_) => kind::with(found, state_dir, MANNER, Common { machine }),
     }
 }
 
-/// What every kind is judged by.
-fn any<M: crate::machine::Machine>(
-    found: &Found,
-    policy: &M::Policy,
-    state_dir: &Path,
-) -> anyhow::Result<(Needs, Checked)> {
-    let order = Order::<M> {
-        name: &found.name,
-        path: &found.path,
-        policy,
-        state_dir,
-        adopt: true,
-        now: true,
-    };
-    let survey = survey(&order)?;
-    let facts = Facts {
-        name: &found.name,
-        path: &found.path,
+/// What is examined in a policy of any kind.
+struct Common<'a> {
+    machine: &'a Machine,
+}
+
+impl Work for Common<'_> {
+    type Done = anyhow::Result<(Needs, Checked)>;
+
+    fn with<M: crate::machine::Machine>(self, order: &Order<'_, M>) -> Self::Done {
+        let survey = survey(order)?;
+        let interval = M::rhythm(order.policy, survey.record.machine.as_ref()).interval;
+        let stepped = stepped(order, &survey, interval, self.machine);
+        let subject = Subject::Policy(order.name.to_string(), Some(M::KIND));
+        let (found, probes) = (any::findings(&stepped), any::probes(&survey.seen));
+        let needs = Needs {
+            interval: Some(interval),
+            policies: vec![order.name.to_string()],
+            ..Needs::default()
+        };
+        Ok((needs, Checked::new(subject, found, probes)))
+    }
+}
+
+fn stepped<'a, M: crate::machine::Machine>(
+    order: &'a Order<'_, M>,
+    survey: &'a Survey<M::State>,
+    interval: Duration,
+    machine: &'a Machine,
+) -> Stepped<'a, M::State> {
+    Stepped {
+        name: order.name,
+        path: order.path,
+        interval,
+        now: &machine.now,
+        record: &survey.record,
         damaged: survey.damaged.as_deref(),
         foreign: survey.foreign.as_deref(),
-        blind: survey.blind.as_deref(),
         is_in_flight: survey.is_in_flight,
-        unable: &survey.unable,
+        folder: look::folder(&order.state_dir.join(order.name.as_str())),
         seen: &survey.seen,
-    };
-    let subject = Subject::Policy(found.name.to_string(), Some(M::KIND));
-    let probes = check::common::probes(&survey.seen);
-    let report = Checked::new(subject, check::common::findings(&facts), probes);
-    let needs = Needs {
-        interval: Some(M::rhythm(policy, None).interval),
-        policies: vec![found.name.to_string()],
-        ..Needs::default()
-    };
-    Ok((needs, report))
+        unable: &survey.unable,
+        blind: survey.blind.as_deref(),
+    }
 }
 
 fn pool(
@@ -171,37 +184,24 @@ fn pool(
     machine: &Machine,
     states: &States,
 ) -> anyhow::Result<(Needs, Checked)> {
-    let order = Order::<Pool> {
-        name: &found.name,
-        path: &found.path,
-        policy,
-        state_dir,
-        adopt: true,
-        now: true,
-    };
-    let folder = state_dir.join(found.name.as_str());
+    let (name, path) = (&found.name, found.path.as_path());
+    let Manner { adopt, now } = MANNER;
+    let order = Order::<Pool> { name, path, policy, state_dir, adopt, now };
     let survey = survey(&order)?;
     let asked = survey.seen.lists().next().map(|(_, reading)| reading.clone());
+    let folder = state_dir.join(name.as_str());
     let listed = if asked.is_some() { None } else { look::listed(policy, &folder) };
     let state = survey.decided.as_ref().or(survey.record.machine.as_ref());
     let endpoints = check::pool::endpoints_of(state, asked.as_ref().or(listed.as_ref()));
     let addresses = endpoints.keys().chain(&machine.resolvers).copied().collect();
-    let others = states.left.iter().filter(|left| left.policy != found.name);
+    let others = states.left.iter().filter(|left| left.policy != *name);
     let recorded: Vec<Realm> = others.flat_map(|left| left.owned.realms.iter().copied()).collect();
+    let interval = Duration::from_secs(policy.params.health_check_interval_sec);
     let facts = PoolFacts {
-        name: &found.name,
-        path: &found.path,
+        stepped: stepped(&order, &survey, interval, machine),
         policy,
         machine,
-        record: &survey.record,
         decided: survey.decided.as_ref(),
-        seen: &survey.seen,
-        unable: &survey.unable,
-        blind: survey.blind.as_deref(),
-        damaged: survey.damaged.as_deref(),
-        foreign: survey.foreign.as_deref(),
-        is_in_flight: survey.is_in_flight,
-        folder: look::folder(&folder),
         ways: look::ways(&addresses),
         endpoints,
         files: look::files(policy),
@@ -209,7 +209,7 @@ fn pool(
         problems: look::problems(policy),
         recorded,
     };
-    let subject = Subject::Policy(found.name.to_string(), Some(Kind::Pool));
-    let report = Checked::new(subject, check::pool::findings(&facts), check::pool::probes(&facts));
-    Ok((check::pool::needs(&found.name, policy), report))
+    let subject = Subject::Policy(name.to_string(), Some(Kind::Pool));
+    let (found, probes) = (check::pool::findings(&facts), check::pool::probes(&facts));
+    Ok((check::pool::needs(name, policy), Checked::new(subject, found, probes)))
 }

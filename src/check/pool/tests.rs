@@ -1,11 +1,15 @@
 //! A pool examined, on facts that are made of a policy and of what was captured.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
+use super::list::MOST;
 use super::*;
 use crate::check::machine::tests::machine;
 use crate::iproute::parse_links;
+use crate::observation::Observation;
 use crate::policy::Policy;
+use crate::record::Record;
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// As `ip -N -j -d addr show` prints them.
 fn machine_with_links() -> Machine {
@@ -26,7 +30,7 @@ fn policy(change: impl FnOnce(&mut Value)) -> PoolPolicy {
     change(&mut text);
     match Policy::parse(&text.to_string()).unwrap() {
         Policy::Pool(policy) => *policy,
-        Policy::Selector(_) => panic!("a pool is written"),
+        other @ Policy::Selector(_) => panic!("{other:?}"),
     }
 }
 
@@ -49,19 +53,23 @@ fn with(
     let name = PolicyName::try_from("home".to_owned()).unwrap();
     let seen = Observation::new(machine.now.clone());
     let mut facts = PoolFacts {
-        name: &name,
-        path: Path::new("/etc/egressctl/home.json"),
+        stepped: Stepped {
+            name: &name,
+            path: Path::new("/etc/egressctl/home.json"),
+            interval: Duration::from_secs(policy.params.health_check_interval_sec),
+            now: &machine.now,
+            record,
+            damaged: None,
+            foreign: None,
+            is_in_flight: false,
+            folder: None,
+            seen: &seen,
+            unable: &[],
+            blind: None,
+        },
         policy,
         machine,
-        record,
         decided: None,
-        seen: &seen,
-        unable: &[],
-        blind: None,
-        damaged: None,
-        foreign: None,
-        is_in_flight: false,
-        folder: None,
         ways: BTreeMap::new(),
         endpoints: BTreeMap::new(),
         files: Vec::new(),
@@ -88,11 +96,11 @@ fn a_sound_pool_has_no_findings() {
 fn what_is_wrong_with_the_state_is_told() {
     let (policy, machine) = (policy(|_| {}), machine_with_links());
     let told = |change: &dyn Fn(&mut PoolFacts<'_>)| codes(&policy, &machine, change);
-    assert_eq!(told(&|facts| facts.folder = Some("x".to_owned())), ["state-folder"]);
-    assert_eq!(told(&|facts| facts.damaged = Some("it is empty")), ["state-damaged"]);
-    assert_eq!(told(&|facts| facts.foreign = Some("x")), ["state-foreign"]);
-    assert_eq!(told(&|facts| facts.is_in_flight = true), ["journal-left"]);
-    assert_eq!(told(&|facts| facts.blind = Some("wg is not on PATH")), ["not-seen"]);
+    assert_eq!(told(&|facts| facts.stepped.folder = Some("x".to_owned())), ["state-folder"]);
+    assert_eq!(told(&|facts| facts.stepped.damaged = Some("it is empty")), ["state-damaged"]);
+    assert_eq!(told(&|facts| facts.stepped.foreign = Some("x")), ["state-foreign"]);
+    assert_eq!(told(&|facts| facts.stepped.is_in_flight = true), ["journal-left"]);
+    assert_eq!(told(&|facts| facts.stepped.blind = Some("wg is not on PATH")), ["not-seen"]);
 }
 
 #[test]
