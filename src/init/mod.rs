@@ -62,11 +62,12 @@ pub struct Draft {
 /// Why there is nothing to make it of, and what to do.
 pub fn draft(kind: &str, here: &Here) -> Result<Draft, String> {
     let known = KINDS.map(Kind::as_str).join(", ");
-    let kind = serde_json::from_value::<Kind>(Value::String(kind.to_owned()))
-        .map_err(|_| format!("init knows no kind {kind:?}: it can make {known}"))?;
-    match kind {
-        Kind::Pool => pool::draft(here),
-        Kind::Selector => Err(format!("init makes no {kind}: it can make {known}")),
+    match serde_json::from_value::<Kind>(Value::String(kind.to_owned())) {
+        Ok(Kind::Pool) => pool::draft(here),
+        Ok(Kind::Selector) => {
+            Err(format!("a policy of kind {kind} is written by hand: init can make {known}"))
+        }
+        Err(_) => Err(format!("init knows no kind {kind:?}: it can make {known}")),
     }
 }
 
@@ -105,6 +106,8 @@ mod tests {
             let why = draft(kind, &Here::default()).unwrap_err();
             assert_eq!(why, format!("init knows no kind {kind:?}: it can make pool"));
         }
+        let why = draft("selector", &Here::default()).unwrap_err();
+        assert_eq!(why, "a policy of kind selector is written by hand: init can make pool");
     }
 
     #[test]

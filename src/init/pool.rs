@@ -3,19 +3,21 @@
 //! **Invariant:** nobody becomes a client whose way back may be cut: not the gateway, not who is
 //! logged in, not the router behind the uplink.
 
-use super::{Draft, Here, free_names};
+mod file;
+mod numbers;
+
+use super::{Draft, Here};
 use crate::check::pool::around;
 use crate::iproute::{Family, Link, RouteKind};
-use crate::names::{Interface, Mark, PolicyName, Table};
+use crate::names::{Interface, PolicyName, Table};
 use crate::outcome::count;
-use crate::policy::pool::{MARK_BASE, PRIORITIES};
 use crate::policy::{Policy, overlap};
 use crate::wireguard::{Dialect, TunnelConfig};
+use file::{Client, WireGuard, write};
 use ipnet::{IpNet, Ipv4Net};
-use serde::Serialize;
+use numbers::Numbers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
 
 /// As many slots as the example of a plan has; more files become the reserve.
 const MOST_SLOTS: usize = 5;
@@ -28,73 +30,6 @@ const FEW: u8 = 29;
 
 /// So many sets of numbers are tried beside policies that are there.
 const ATTEMPTS: u32 = 3;
-
-/// The policy's file, its keys in the order that a person reads.
-#[derive(Serialize)]
-struct File<'a> {
-    kind: &'static str,
-    description: String,
-    slots: Slots<'a>,
-    clients: &'a [Client],
-    lan_interfaces: Vec<&'a Interface>,
-    wan_interface: &'a Interface,
-    provider: Provider<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    candidates: Option<Wanted<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    test: Option<Test<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    routing: Option<Routing>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    wireguard: Option<WireGuard>,
-}
-
-#[derive(Serialize)]
-struct Slots<'a> {
-    interfaces: &'a [Interface],
-    first_table: u32,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
-enum Client {
-    One(String),
-    Spread { prefix: String, spread: bool },
-}
-
-#[derive(Serialize)]
-struct Provider<'a> {
-    directory: Directory<'a>,
-}
-
-#[derive(Serialize)]
-struct Directory<'a> {
-    path: &'a Path,
-}
-
-#[derive(Serialize)]
-struct Wanted<'a> {
-    exclude: &'a [String],
-}
-
-#[derive(Serialize)]
-struct Test<'a> {
-    interface_prefix: &'a str,
-}
-
-#[derive(Serialize)]
-struct Routing {
-    rule_priority: u32,
-    protocol: u8,
-    first_mark: Mark,
-}
-
-#[derive(Serialize)]
-struct WireGuard {
-    tool: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    userspace: Option<&'static str>,
-}
 
 /// Makes the policy.
 pub(super) fn draft(here: &Here) -> Result<Draft, String> {
@@ -378,120 +313,6 @@ fn client(net: &IpNet) -> Client {
         FEW.. => Client::One(net.to_string()),
         _ => Client::Spread { prefix: net.to_string(), spread: true },
     }
-}
-
-/// Names and numbers that nobody has.
-struct Numbers {
-    interfaces: Vec<Interface>,
-    tests: &'static str,
-    first_table: u32,
-    rule_priority: u32,
-    protocol: u8,
-    first_mark: Mark,
-    guesses: Vec<String>,
-}
-
-impl Numbers {
-    /// The usual ones, or others where these are taken. Each attempt gives wholly other ones.
-    fn free(here: &Here, slots: usize, attempt: u32) -> Self {
-        let claimed: BTreeSet<&str> = here
-            .policies
-            .iter()
-            .flat_map(|(_, policy)| match policy {
-                Policy::Pool(pool) => pool.slots.interfaces.as_slice(),
-                Policy::Selector(_) => &[],
-            })
-            .map(Interface::as_str)
-            .collect();
-        let taken = |name: &Interface| {
-            claimed.contains(name.as_str())
-                || here.links.iter().any(|link| link.name == name.as_str())
-        };
-        let interfaces = free_names("vpn", slots, taken);
-        let tests = match attempt {
-            0 => "vpnt",
-            1 => "vpnu",
-            _ => "vpnv",
-        };
-        let length = u32::try_from(slots).unwrap_or(u32::MAX);
-        let is_used = |table: &u32| {
-            let range = *table..table.saturating_add(length);
-            let looked = here.rules.iter().any(|rule| match rule.action {
-                crate::iproute::RuleAction::Lookup(table) => range.contains(&table.0),
-                crate::iproute::RuleAction::Unreachable | crate::iproute::RuleAction::Other(_) => {
-                    false
-                }
-            });
-            looked || here.routes.iter().any(|route| range.contains(&route.table.0))
-        };
-        let offered = (0..100_u32).map(|n| 101 + (n + attempt) * 1_000);
-        let first_table = offered.clone().find(|table| !is_used(table)).unwrap_or(101);
-        let room = |first: &u32| {
-            let range = *first..first.saturating_add(PRIORITIES);
-            !here.rules.iter().any(|rule| range.contains(&rule.priority))
-        };
-        let mut bands = (0..6_u32)
-            .map(|n| 20_000 - (n + attempt) % 5 * PRIORITIES + if n == 5 { PRIORITIES } else { 0 });
-        let rule_priority = bands.find(room).unwrap_or(20_000);
-        let has = |protocol: &u8| {
-            here.rules.iter().any(|rule| rule.protocol == Some(*protocol))
-                || here.routes.iter().any(|route| route.protocol == Some(*protocol))
-        };
-        let protocol = (201..=250).find(|protocol| !has(protocol)).unwrap_or(201);
-        let selected = |mark: &Mark| {
-            here.rules.iter().filter_map(|rule| rule.fwmark).any(|(value, mask)| {
-                value & mask != 0
-                    && mark.0 & mask & MARK_BASE == value & mask & MARK_BASE
-                    && mask & MARK_BASE != 0
-            }) || !crate::check::forward::marks(&here.ruleset, *mark).is_empty()
-        };
-        let mut marks = (0..100_u32).map(|n| Mark(0x4547_0000 + (n + attempt) * 0x1_0000));
-        let first_mark = marks.find(|mark| !selected(mark)).unwrap_or(Mark(0x4547_0000));
-        let mut guesses = Vec::new();
-        if interfaces.first().is_some_and(|first| first.as_str() != "vpn1") || first_table != 101 {
-            guesses.push(format!(
-                "slots begin at {} and table {first_table}: what comes before is taken",
-                interfaces.first().map_or("vpn1", Interface::as_str)
-            ));
-        }
-        Self { interfaces, tests, first_table, rule_priority, protocol, first_mark, guesses }
-    }
-}
-
-fn write(
-    here: &Here,
-    files: &Files,
-    wan: &Interface,
-    lan: &[(&Link, Interface)],
-    clients: &[Client],
-    numbers: &Numbers,
-) -> Result<String, String> {
-    let usual = crate::policy::pool::Routing::default();
-    let is_usual = numbers.rule_priority == usual.rule_priority
-        && numbers.protocol == usual.protocol
-        && numbers.first_mark == usual.first_mark;
-    let file = File {
-        kind: "pool",
-        description: "Made by egressctl init; read it before the first step.".to_owned(),
-        slots: Slots { interfaces: &numbers.interfaces, first_table: numbers.first_table },
-        clients,
-        lan_interfaces: lan.iter().map(|(_, name)| name).collect(),
-        wan_interface: wan,
-        provider: Provider { directory: Directory { path: &here.configs } },
-        candidates: (!files.exclude.is_empty()).then_some(Wanted { exclude: &files.exclude }),
-        test: (numbers.tests != "vpnt").then_some(Test { interface_prefix: numbers.tests }),
-        routing: (!is_usual).then_some(Routing {
-            rule_priority: numbers.rule_priority,
-            protocol: numbers.protocol,
-            first_mark: numbers.first_mark,
-        }),
-        wireguard: files
-            .wireguard
-            .as_ref()
-            .map(|w| WireGuard { tool: w.tool, userspace: w.userspace }),
-    };
-    serde_json::to_string_pretty(&file)
-        .map_err(|why| format!("the policy cannot be written: {why}"))
 }
 
 #[cfg(test)]

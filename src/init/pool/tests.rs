@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::iproute::{parse_links, parse_routes, parse_rules};
+use crate::names::Mark;
 use crate::policy::PoolPolicy;
 use crate::wireguard::parse_bytes;
 use base64::Engine as _;
@@ -73,7 +74,7 @@ fn here(files: u8) -> Here {
 
 fn made(here: &Here) -> (Value, PoolPolicy, String) {
     let Draft { text, guesses } = draft(here).unwrap();
-    let Policy::Pool(policy) = Policy::parse(&text).unwrap() else { panic!("no pool: {text}") };
+    let Policy::Pool(policy) = Policy::parse(&text).unwrap() else { panic!("{text}") };
     (serde_json::from_str(&text).unwrap(), *policy, guesses.join("\n"))
 }
 
