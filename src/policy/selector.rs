@@ -465,6 +465,9 @@ impl SelectorPolicy {
     /// What it asks for and this version does not do, a line each.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        Vec::new()
+        match self.driver {
+            Driver::Clash(_) => Vec::new(),
+            Driver::Route(_) => vec!["driver.route is read and has no effect yet".to_owned()],
+        }
     }
 }

@@ -158,13 +158,13 @@ mod tests {
     }
 
     /// The rates and quiet times of samples taken at these measures, with two requests each.
-    fn samples(measures: &[(u64, u64)]) -> Vec<(Option<u64>, u64)> {
+    fn samples(looks: &[(u64, u64)]) -> Vec<(Option<u64>, u64)> {
         let mut activity = Activity::default();
-        measures
+        looks
             .iter()
             .map(|(second, received)| {
-                let seen = measure(*second, *received, &[]);
-                activity.sample(&seen, &seen, 2, LIMITS);
+                let look = measure(*second, *received, &[]);
+                activity.sample(&look, &look, 2, LIMITS);
                 (activity.rate, activity.quiet_ms)
             })
             .collect()

@@ -40,6 +40,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use turn::{Manner, Turn};
 
+/// What is said of a driver that is read and not there yet.
+const NO_ROUTES: &str = "this version does not switch routes: use driver clash";
+
 /// The kind `selector`.
 pub enum Selector {}
 
@@ -73,7 +76,7 @@ impl Machine for Selector {
     ) -> Considered<SelectorState> {
         match &subject.policy.driver {
             Driver::Clash(driver) => consider(subject, driver, seen, now, may_ask),
-            Driver::Route(_) => unable(&Reason::NoTime),
+            Driver::Route(_) => unable(&Reason::CoreUnusable { why: NO_ROUTES.to_owned() }),
         }
     }
 

@@ -119,7 +119,7 @@ impl<'a> Turn<'a> {
         self.look();
         self.sample();
         self.drive.confirm(&mut self.state);
-        self.state.checked_at = Some(self.now.clone());
+        self.state.checked_at = Some(self.seen.started.clone());
         self.counted = self.state.clone();
         let chosen = self.state.chosen.clone();
         self.pauses = match &chosen {
@@ -266,7 +266,8 @@ impl<'a> Turn<'a> {
 
     /// Counts the check.
     fn count(&mut self) {
-        let now = self.now.clone();
+        // A check is made when it begins: how long it is asked again afterwards is no gap.
+        let now = self.seen.started.clone();
         let interval = self.params().interval();
         let settles = std::mem::take(&mut self.state.settle);
         let none = Channel::ALL.into_iter().all(|channel| !self.is_healthy(channel));
