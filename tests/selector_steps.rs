@@ -5,6 +5,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
+    clippy::wildcard_enum_match_arm,
     missing_docs,
     reason = "test code"
 )]
@@ -148,6 +149,8 @@ fn new_connections_move_to_the_reserve_and_back_and_status_and_history_tell_it()
     assert_eq!(status["channels"][0]["health"], "unhealthy");
     assert_eq!(status["channels"][0]["why"], "probe.example answers 200 with 7 bytes");
     assert_eq!(status["channels"][1]["selected"], true);
+    let schema = bench.run(&["schema", "status"]).report();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&status), "{status}");
     bench.primary.answers(Way::Well);
     assert_eq!(bench.step().went(), went(0, "ON_RESERVE", "PRIMARY_RECOVERING", "steady"));
     assert_eq!(bench.step().went(), went(0, "PRIMARY_RECOVERING", "ON_PRIMARY", "applied"));
