@@ -164,6 +164,16 @@ fn the_manual_describes_every_finding_of_check_and_no_other() {
     assert_eq!(described, known.iter().map(String::as_str).collect());
 }
 
+/// The part of the manual of policies that is about one kind.
+fn manual_of(kind: &str) -> String {
+    let manual = file("man/egressctl-policy.5");
+    let begins = format!("\n.Sh KEYS OF A {}", kind.to_uppercase());
+    let from = manual.find(&begins).unwrap_or_else(|| panic!("no section on kind {kind}"));
+    let rest = manual[from + 1..].to_owned();
+    let ends = ["\n.Sh KEYS OF A ", "\n.Sh SEE ALSO"].into_iter().filter_map(|end| rest.find(end));
+    rest[..=ends.min().unwrap()].to_owned()
+}
+
 /// What names a provider in a policy.
 const PROVIDERS: [&str; 8] =
     ["directory", "http", "exec", "hidemyname", "mullvad", "ivpn", "nordvpn", "gluetun"];
@@ -193,8 +203,8 @@ fn keys() -> BTreeSet<String> {
 }
 
 #[test]
-fn the_manual_describes_every_key_of_a_policy_and_no_other() {
-    let manual = file("man/egressctl-policy.5");
+fn the_manual_describes_every_key_of_a_pool_and_no_other() {
+    let manual = manual_of("pool");
     let described: Vec<&str> =
         manual.lines().filter_map(|line| line.strip_prefix(".It Va ")).collect();
     let keys = keys();
@@ -239,8 +249,8 @@ fn entries(manual: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// What the schema of a pool says of a key that is named as in the manual.
-fn schema_says(root: &Value, path: &str) -> Option<String> {
+/// What the schema of a kind says of a key that is named as in the manual.
+fn schema_says(root: &Value, kind: &str, path: &str) -> Option<String> {
     fn follow<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
         let choices =
             ["allOf", "anyOf"].iter().filter_map(|key| schema.get(key)?.as_array()).flatten();
@@ -255,7 +265,7 @@ fn schema_says(root: &Value, path: &str) -> Option<String> {
             None => schema,
         }
     }
-    let mut here = &root["definitions"]["pool"];
+    let mut here = &root["definitions"][kind];
     for part in path.split('.') {
         let (key, is_list) = part.strip_suffix("[]").map_or((part, false), |key| (key, true));
         here = follow(root, here)["properties"].get(key)?;
@@ -271,11 +281,41 @@ fn the_schema_says_of_a_key_what_the_manual_says() {
     let output =
         Command::new(env!("CARGO_BIN_EXE_egressctl")).args(["schema", "policy"]).output().unwrap();
     let root: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let entries = entries(&file("man/egressctl-policy.5"));
-    assert!(entries.len() > 80, "{}", entries.len());
-    for (path, text) in entries {
-        assert_eq!(schema_says(&root, &path).as_ref(), Some(&text), "{path}");
+    for (kind, least) in [("pool", 80), ("selector", 25)] {
+        let entries = entries(&manual_of(kind));
+        assert!(entries.len() > least, "{kind}: {}", entries.len());
+        for (path, text) in entries {
+            assert_eq!(schema_says(&root, kind, &path).as_ref(), Some(&text), "{kind}: {path}");
+        }
     }
+}
+
+/// The keys of a schema that hold a value, by their whole names.
+fn values_of(schema: &Value, at: &str) -> BTreeSet<String> {
+    let properties = schema["properties"].as_object().unwrap();
+    properties
+        .iter()
+        .flat_map(|(key, inner)| {
+            let name = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
+            match inner.get("properties") {
+                Some(_) => values_of(inner, &name),
+                None => BTreeSet::from([name]),
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn the_manual_describes_every_key_of_a_selector_and_no_other() {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_egressctl")).args(["schema", "policy"]).output().unwrap();
+    let root: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let described: BTreeSet<String> =
+        entries(&manual_of("selector")).into_iter().map(|(name, _)| name).collect();
+    // An object that may be left out is described beside its keys.
+    let mut known = values_of(&root["definitions"]["selector"], "");
+    known.insert("wan".to_owned());
+    assert_eq!(described, known);
 }
 
 #[test]

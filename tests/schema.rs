@@ -97,7 +97,32 @@ fn whole_policies() -> Vec<Value> {
         policy["provider"] = provider.clone();
         policy
     };
-    std::iter::once(pool.clone()).chain(providers.iter().map(with)).collect()
+    let pools = std::iter::once(pool.clone()).chain(providers.iter().map(with));
+    pools.chain(whole_selectors()).collect()
+}
+
+/// The same of a selector, with each driver.
+fn whole_selectors() -> [Value; 2] {
+    let clash = json!({
+        "$schema": "/usr/share/egressctl/policy.schema.json",
+        "kind": "selector",
+        "description": "all of it",
+        "driver": { "clash": { "url": "http://127.0.0.1:9090", "secret_file": "/s", "selector": "out", "cut": "dead" } },
+        "primary": { "member": "a", "proxy": "http://127.0.0.1:2081" },
+        "reserve": { "member": "b", "proxy": "http://127.0.0.1:2082" },
+        "probe": { "urls": ["http://192.0.2.1/"], "require": "any", "expect_status": [200], "timeout_sec": 3 },
+        "wan": { "urls": ["http://192.0.2.2/"], "require": "all" },
+        "params": {
+            "check_interval_sec": 61, "failure_window_sec": 121, "recovery_window_sec": 901, "quiet_window_sec": 31,
+            "active_bytes_per_sec": 1, "minimum_reserve_sec": 601, "flap_limit": 4, "flap_window_sec": 86_401,
+            "quarantine_sec": 21_601, "traffic_guard": false, "guard_max_hold_sec": 301
+        }
+    });
+    let mut route = clash.clone();
+    route["driver"] = json!({ "route": { "table": 120, "metric": 5, "protocol": 202 } });
+    route["primary"] = json!({ "interface": "eth0", "gateway": "192.0.2.1" });
+    route["reserve"] = json!({ "interface": "eth1", "gateway": "192.0.2.65" });
+    [clash, route]
 }
 
 /// The schema that stands at the end of references.
@@ -201,7 +226,9 @@ fn every_example_is_a_policy_to_an_editor_too() {
     let mut seen = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_none_or(|extension| extension != "json") {
+        // What belongs to a proxy core is no policy.
+        let is_json = path.extension().is_some_and(|extension| extension == "json");
+        if !is_json || path.display().to_string().ends_with(".sing-box.json") {
             continue;
         }
         let policy: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
