@@ -97,6 +97,23 @@ fn a_first_run_finds_nothing_and_a_second_what_the_first_left() {
 }
 
 #[test]
+fn a_change_goes_on_in_its_own_journal_and_in_no_other() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = home(root.path());
+    let mut run = held(&folder);
+    assert!(run.go_on(&journal()).is_err(), "nothing was begun");
+    run.begin(&journal()).unwrap();
+    let text = || fs::read_to_string(folder.path().join("journal.json")).unwrap();
+    let begun = text();
+    run.go_on(&Journal { undo: vec!["more".to_owned()] }).unwrap();
+    assert!(text().contains("more") && !begun.contains("more"));
+    drop(run);
+    let mut next = held(&folder);
+    assert!(next.go_on(&journal()).is_err(), "it is another run's");
+    assert!(text().contains("more"));
+}
+
+#[test]
 fn a_run_that_died_leaves_its_journal_to_the_next() {
     let root = tempfile::tempdir().unwrap();
     let folder = home(root.path());

@@ -140,7 +140,8 @@ impl<M: Machine> Run<'_, M> {
             undone: self.with(decision.undone.clone()),
         };
         self.begin_trial(&journal)?;
-        self.held.begin(&journal)
+        // What follows from a decision belongs to the change that it began.
+        if self.held.is_in_flight() { self.held.go_on(&journal) } else { self.held.begin(&journal) }
     }
 
     /// Asks the machine what follows, and the world what the machine asks.

@@ -181,6 +181,17 @@ impl<B: Serialize, J: Serialize> Held<B, J> {
         wrote
     }
 
+    /// Puts what the change of this run goes on with into its journal, in place of what stood there.
+    ///
+    /// # Errors
+    /// When it cannot be written, or when this run has begun none; the journal then stays as it was.
+    pub fn go_on(&mut self, journal: &J) -> anyhow::Result<()> {
+        if !self.is_journal_there || self.journal.is_some() {
+            bail!("going on with a change: this run has begun none");
+        }
+        self.write(&self.folder.journal(), self.generation(), self.opened, journal)
+    }
+
     /// Writes the state that came true, and ends what was in flight. The state before it becomes
     /// the backup.
     ///
