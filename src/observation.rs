@@ -9,6 +9,7 @@
 
 mod candidates;
 mod core;
+mod delays;
 mod kernel;
 mod pages;
 mod standby;
@@ -20,6 +21,7 @@ pub use core::{
     ConfigReading, CoreConfig, CoreFault, CoreQuestion, CoreReading, CoreSeen, Flow, Group,
     GroupFault, Life, Process, Program, Traffic,
 };
+pub use delays::{Delay, DelayQuestion, DelayReading};
 pub use kernel::{Counters, KernelReading, KernelScope, Keys, Realm};
 pub use pages::{AnyOrAll, Asker, Expect, Page, PageReading, Pages, PagesReading, Way};
 pub use standby::{StandbyQuestion, StandbyReading};
@@ -45,6 +47,8 @@ pub enum Question {
     Standby(Box<StandbyQuestion>),
     /// A proxy core.
     Core(Box<CoreQuestion>),
+    /// How long members of a proxy core take.
+    Delays(Box<DelayQuestion>),
     /// Nothing but the time: what is asked in the next round is that much later.
     Wait {
         /// Which time this is asked in this run, from 0.
@@ -66,6 +70,7 @@ impl Question {
             | Self::Pages(_)
             | Self::Standby(_)
             | Self::Core(_)
+            | Self::Delays(_)
             | Self::Wait { .. } => false,
         }
     }
@@ -81,6 +86,7 @@ impl Question {
             | Self::List(_)
             | Self::Standby(_)
             | Self::Core(_)
+            | Self::Delays(_)
             | Self::Wait { .. } => false,
         }
     }
@@ -108,6 +114,8 @@ pub enum Reading {
     Standby(Box<StandbyReading>),
     /// The core.
     Core(Box<CoreReading>),
+    /// What it measured.
+    Delays(DelayReading),
     /// The time is over.
     Waited,
 }
@@ -194,6 +202,14 @@ impl Observation {
     pub fn cores(&self) -> impl Iterator<Item = (&CoreQuestion, &CoreReading)> {
         self.readings.iter().filter_map(|(question, reading)| match (question, reading) {
             (Question::Core(core), Reading::Core(seen)) => Some((core.as_ref(), seen.as_ref())),
+            _ => None,
+        })
+    }
+
+    /// What proxy cores measured.
+    pub fn delays(&self) -> impl Iterator<Item = (&DelayQuestion, &DelayReading)> {
+        self.readings.iter().filter_map(|(question, reading)| match (question, reading) {
+            (Question::Delays(asked), Reading::Delays(seen)) => Some((asked.as_ref(), seen)),
             _ => None,
         })
     }

@@ -281,12 +281,42 @@ fn the_schema_says_of_a_key_what_the_manual_says() {
     let output =
         Command::new(env!("CARGO_BIN_EXE_egressctl")).args(["schema", "policy"]).output().unwrap();
     let root: Value = serde_json::from_slice(&output.stdout).unwrap();
-    for (kind, least) in [("pool", 80), ("selector", 25)] {
+    for (kind, least) in [("pool", 80), ("selector", 25), ("guard", 20)] {
         let entries = entries(&manual_of(kind));
         assert!(entries.len() > least, "{kind}: {}", entries.len());
         for (path, text) in entries {
             assert_eq!(schema_says(&root, kind, &path).as_ref(), Some(&text), "{kind}: {path}");
         }
+    }
+}
+
+/// The keys of a schema that hold a value, by their whole names.
+fn values_of(schema: &Value, at: &str) -> BTreeSet<String> {
+    let properties = schema["properties"].as_object().unwrap();
+    properties
+        .iter()
+        .flat_map(|(key, inner)| {
+            let name = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
+            match inner.get("properties") {
+                Some(_) => values_of(inner, &name),
+                None => BTreeSet::from([name]),
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn the_manual_describes_every_key_of_a_kind_and_no_other() {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_egressctl")).args(["schema", "policy"]).output().unwrap();
+    let root: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // An object that may be left out is described beside its keys.
+    for (kind, may_be_left_out) in [("guard", "reference")] {
+        let described: BTreeSet<String> =
+            entries(&manual_of(kind)).into_iter().map(|(name, _)| name).collect();
+        let mut known = values_of(&root["definitions"][kind], "");
+        known.insert(may_be_left_out.to_owned());
+        assert_eq!(described, known);
     }
 }
 

@@ -96,17 +96,17 @@ fn a_text_that_is_no_policy_is_told_from_one_that_is_wrong() {
     for (text, said) in [
         ("", empty),
         ("  \n\t\n", empty),
-        ("{}", "it has no \"kind\": write one of pool, selector"),
-        ("{\"clients\": []}", "it has no \"kind\": write one of pool, selector"),
+        ("{}", "it has no \"kind\": write one of pool, selector, guard"),
+        ("{\"clients\": []}", "it has no \"kind\": write one of pool, selector, guard"),
         ("{\n \"kind\": \"pol\"}", "unknown kind \"pol\" at line 2; did you mean \"pool\"?"),
-        ("{\"kind\": \"vpn\"}", "unknown kind \"vpn\" at line 1; known: pool, selector"),
+        ("{\"kind\": \"vpn\"}", "unknown kind \"vpn\" at line 1; known: pool, selector, guard"),
         ("[1, 2]", "a policy is an object, {\"kind\": …}: this is another value"),
         ("kind = pool", "it is not JSON: expected value at line 1 column 1"),
         ("{\"kind\": \"pool\",}", "it is not JSON: trailing comma at line 1 column 17"),
         ("{\"kind\": \"pool\"", "it is not JSON: EOF while parsing an object at line 1 column 15"),
         ("{\"kind\": \"pool\"} x", "it is not JSON: trailing characters at line 1 column 18"),
-        ("{\"kind\": 3}", "\"kind\" is not a text: write one of pool, selector"),
-        ("{\"kind\": null}", "it has no \"kind\": write one of pool, selector"),
+        ("{\"kind\": 3}", "\"kind\" is not a text: write one of pool, selector, guard"),
+        ("{\"kind\": null}", "it has no \"kind\": write one of pool, selector, guard"),
     ] {
         assert_eq!(fault(text), said, "{text:?}");
     }

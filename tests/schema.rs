@@ -98,7 +98,7 @@ fn whole_policies() -> Vec<Value> {
         policy
     };
     let pools = std::iter::once(pool.clone()).chain(providers.iter().map(with));
-    pools.chain(whole_selectors()).collect()
+    pools.chain(whole_selectors()).chain([whole_guard()]).collect()
 }
 
 /// The same of a selector, with each driver.
@@ -123,6 +123,23 @@ fn whole_selectors() -> [Value; 2] {
     route["primary"] = json!({ "interface": "eth0", "gateway": "192.0.2.1" });
     route["reserve"] = json!({ "interface": "eth1", "gateway": "192.0.2.65" });
     [clash, route]
+}
+
+/// The same of a guard.
+fn whole_guard() -> Value {
+    json!({
+        "$schema": "/usr/share/egressctl/policy.schema.json",
+        "kind": "guard",
+        "description": "all of it",
+        "driver": { "clash": { "url": "unix:///run/core.sock", "secret_file": "/s" } },
+        "group": "select", "automatic": "auto", "members": ["a", "b"], "proxy": "socks5h://127.0.0.1:1080",
+        "probe": { "urls": ["https://192.0.2.1/"], "require": "all", "expect_status": [200], "timeout_sec": 3 },
+        "reference": { "urls": ["http://192.0.2.2/"] },
+        "params": {
+            "check_interval_sec": 31, "failures_before_recovery": 3, "observe_passes": 4, "candidates_per_step": 6,
+            "delay_timeout_ms": 5_001, "backoff_min_sec": 31, "backoff_max_sec": 601, "give_back_max_sec": 3_601
+        }
+    })
 }
 
 /// The schema that stands at the end of references.

@@ -49,6 +49,14 @@ pub fn group(body: &[u8]) -> Result<Group, GroupFault> {
     Ok(Group { kind, now, all })
 }
 
+/// A delay in milliseconds, from `/proxies/NAME/delay`. `None`: it says none, or 0, which is what a
+/// failed measure leaves in mihomo.
+#[must_use]
+pub fn delay(body: &[u8]) -> Option<u64> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    body.get("delay").and_then(Value::as_u64).filter(|delay| *delay > 0)
+}
+
 /// What flows, from `/connections`. `None`: it is not that.
 #[must_use]
 pub fn traffic(body: &[u8]) -> Option<Traffic> {

@@ -22,13 +22,14 @@ pub(super) enum Described {
 }
 
 /// Every kind of policy.
-const KINDS: [Kind; 2] = [Kind::Pool, Kind::Selector];
+const KINDS: [Kind; 3] = [Kind::Pool, Kind::Selector, Kind::Guard];
 
 /// What a policy of a kind may say.
 fn policy_of(kind: Kind) -> &'static str {
     match kind {
         Kind::Pool => include_str!("schema/policy/pool.json"),
         Kind::Selector => include_str!("schema/policy/selector.json"),
+        Kind::Guard => include_str!("schema/policy/guard.json"),
     }
 }
 
@@ -37,6 +38,7 @@ fn status_of(kind: Kind) -> &'static str {
     match kind {
         Kind::Pool => include_str!("schema/status/pool.json"),
         Kind::Selector => include_str!("schema/status/selector.json"),
+        Kind::Guard => include_str!("schema/status/guard.json"),
     }
 }
 

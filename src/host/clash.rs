@@ -6,9 +6,10 @@
 use super::http::{self, Answer, Ask, AskFailure, Parcel, Verb, Via};
 use super::secret::secret;
 use crate::clash::{self, encoded};
-use crate::observation::{CoreFault, Group, GroupFault, Program, Traffic};
+use crate::observation::{CoreFault, Delay, Group, GroupFault, Program, Traffic};
 use crate::outcome::harmless;
 use crate::setting::{Control, Core};
+use crate::url::Target;
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -82,6 +83,22 @@ pub fn select(core: &Core, group: &str, member: &str) -> Result<(), String> {
     match answer.status {
         204 => Ok(()),
         _ => Err(refusal(core, &answer)),
+    }
+}
+
+/// Lets the core measure a member, or the member that a group of it uses.
+pub fn delay(core: &Core, member: &str, url: &Target, told_ms: u16, timeout: Duration) -> Delay {
+    let (member, url) = (encoded(member), encoded(url.as_str()));
+    let path = format!("/proxies/{member}/delay?url={url}&timeout={told_ms}");
+    match ask(core, Verb::Get, &path, None, timeout) {
+        Err(fault) => Delay::Unknown(fault.to_string()),
+        Ok(answer) => match answer.status {
+            200 => clash::delay(&answer.body).map_or(Delay::Failed, Delay::Took),
+            // 408 is what older cores say for 504, 503 that the request through it failed.
+            408 | 503 | 504 => Delay::Failed,
+            404 => Delay::Absent,
+            _ => Delay::Unknown(refusal(core, &answer)),
+        },
     }
 }
 

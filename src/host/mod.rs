@@ -9,6 +9,7 @@ pub mod clash;
 pub mod clock;
 pub mod core;
 pub mod cut;
+pub mod delays;
 pub mod environment;
 pub mod examine;
 pub mod exec;

@@ -4,7 +4,7 @@
 //! an error, because nothing can be decided without it.
 
 use super::apply::Hands;
-use super::{clock, core, look, pages, provider, resolve, trial};
+use super::{clock, core, delays, look, pages, provider, resolve, trial};
 use crate::observation::{Question, Reading, StandbyReading, TrialReading, TrialResult};
 use anyhow::{Context as _, bail};
 use std::io;
@@ -73,6 +73,7 @@ fn answer(question: &Question, eyes: &Eyes<'_>) -> anyhow::Result<Reading> {
             Reading::Trial(trial::trial(asked, eyes.hands)?)
         }
         Question::Core(asked) => Reading::Core(Box::new(core::look(asked)?)),
+        Question::Delays(asked) => Reading::Delays(delays::ask(asked)?),
         Question::Wait { millis, .. } => {
             clock::pause(Duration::from_millis(*millis));
             Reading::Waited

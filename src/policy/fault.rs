@@ -5,7 +5,7 @@
 use std::fmt;
 
 /// The known kinds, for the nearest one.
-const KINDS: [&str; 2] = ["pool", "selector"];
+const KINDS: [&str; 3] = ["pool", "selector", "guard"];
 
 /// How alike (Jaro-Winkler, 0 to 1) a key must be to one that exists to be offered in its place.
 /// 0.8 offers `client` for `clients` and `wan_iface` for `wan_interface`, and nothing for noise.

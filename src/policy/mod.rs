@@ -9,6 +9,7 @@
 mod clash;
 mod clients;
 mod fault;
+pub mod guard;
 mod overlap;
 pub mod pool;
 pub mod provider;
@@ -17,6 +18,7 @@ mod validate;
 
 pub use clients::{ClientEntry, ClientKey};
 pub use fault::PolicyFault;
+pub use guard::GuardPolicy;
 pub use overlap::overlap;
 pub use pool::PoolPolicy;
 pub use selector::SelectorPolicy;
@@ -32,6 +34,8 @@ pub enum Kind {
     Pool,
     /// A primary and a reserve.
     Selector,
+    /// Help for a proxy core's automatic group.
+    Guard,
 }
 
 impl Kind {
@@ -41,6 +45,7 @@ impl Kind {
         match self {
             Self::Pool => "pool",
             Self::Selector => "selector",
+            Self::Guard => "guard",
         }
     }
 }
@@ -58,6 +63,8 @@ pub enum Policy {
     Pool(Box<PoolPolicy>),
     /// A primary and a reserve.
     Selector(Box<SelectorPolicy>),
+    /// Help for a proxy core's automatic group.
+    Guard(Box<GuardPolicy>),
 }
 
 impl Policy {
@@ -86,6 +93,7 @@ impl Policy {
                 Ok(Self::Pool(Box::new(policy)))
             }
             Kind::Selector => Ok(Self::Selector(Box::new(SelectorPolicy::parse(text)?))),
+            Kind::Guard => Ok(Self::Guard(Box::new(GuardPolicy::parse(text)?))),
         }
     }
 
@@ -95,6 +103,7 @@ impl Policy {
         match self {
             Self::Pool(policy) => policy.notes(),
             Self::Selector(policy) => policy.notes(),
+            Self::Guard(policy) => policy.notes(),
         }
     }
 
@@ -104,6 +113,7 @@ impl Policy {
         match self {
             Self::Pool(_) => Kind::Pool,
             Self::Selector(_) => Kind::Selector,
+            Self::Guard(_) => Kind::Guard,
         }
     }
 }

@@ -6,6 +6,7 @@ use super::pool::{MARK_BASE, PRIORITIES, PoolPolicy};
 use super::selector::{Driver, SelectorPolicy};
 use super::{ClientKey, Policy};
 use crate::names::PolicyName;
+use crate::setting::Core;
 use ipnet::IpNet;
 
 /// What two policies both claim, in words, if they do.
@@ -18,17 +19,33 @@ pub fn overlap(a: (&PolicyName, &Policy), b: (&PolicyName, &Policy)) -> Option<S
     match (a, b) {
         (Policy::Pool(a), Policy::Pool(b)) => pools(a, b),
         (Policy::Selector(a), Policy::Selector(b)) => selectors(a, b),
+        (Policy::Guard(a), Policy::Guard(b)) => {
+            same_group((&a.core, &a.group), (&b.core, &b.group))
+        }
+        (Policy::Guard(guard), Policy::Selector(selector))
+        | (Policy::Selector(selector), Policy::Guard(guard)) => match &selector.driver {
+            Driver::Clash(clash) => {
+                same_group((&guard.core, &guard.group), (&clash.core, &clash.selector))
+            }
+            Driver::Route(_) => None,
+        },
+        (Policy::Pool(_), Policy::Guard(_)) | (Policy::Guard(_), Policy::Pool(_)) => None,
         (Policy::Pool(pool), Policy::Selector(selector))
         | (Policy::Selector(selector), Policy::Pool(pool)) => pool_and_selector(pool, selector),
     }
 }
 
 /// Two policies that select in one group would take each other for a person.
+fn same_group(a: (&Core, &str), b: (&Core, &str)) -> Option<String> {
+    let same = a.0.control == b.0.control && a.1 == b.1;
+    same.then(|| format!("group {} of {}", a.1, a.0))
+}
+
 fn selectors(a: &SelectorPolicy, b: &SelectorPolicy) -> Option<String> {
     match (&a.driver, &b.driver) {
-        (Driver::Clash(a), Driver::Clash(b)) => (a.core.control == b.core.control
-            && a.selector == b.selector)
-            .then(|| format!("group {} of {}", a.selector, a.core)),
+        (Driver::Clash(a), Driver::Clash(b)) => {
+            same_group((&a.core, &a.selector), (&b.core, &b.selector))
+        }
         (Driver::Route(a), Driver::Route(b)) => {
             (a.table == b.table).then(|| format!("routing table {}", a.table))
         }

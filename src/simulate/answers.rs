@@ -88,7 +88,7 @@ impl Lab {
                 Reading::Standby(Box::new(StandbyReading { described }))
             }
             // No pool asks for more than the time.
-            Question::Core(_) | Question::Wait { .. } => Reading::Waited,
+            Question::Core(_) | Question::Delays(_) | Question::Wait { .. } => Reading::Waited,
             Question::Trial(trial) => {
                 self.later(self.trial_sec);
                 Reading::Trial(self.trial(trial)?)

@@ -50,6 +50,8 @@ pub struct Core {
     pub received: u64,
     pub sent: u64,
     pub flows: Vec<Value>,
+    /// What it measures of members; one that is not here fails.
+    pub delays: BTreeMap<String, u64>,
     pub fault: Option<Fault>,
     /// Requests, as `PUT /proxies/x {"name":"y"}`.
     pub asked: Vec<String>,
@@ -68,6 +70,7 @@ impl Core {
             received: 1_000,
             sent: 500,
             flows: Vec::new(),
+            delays: BTreeMap::new(),
             fault: None,
             asked: Vec::new(),
         }
@@ -140,6 +143,16 @@ impl Core {
                 let all = json!({ "downloadTotal": self.received, "uploadTotal": self.sent,
                                   "connections": flows, "memory": 0 });
                 Said::Json(200, all.to_string())
+            }
+            ("GET", Some(("proxies", asked))) if asked.contains("/delay?") => {
+                let (name, rest) = asked.split_once("/delay?").unwrap_or_default();
+                let timeout =
+                    rest.split_once("timeout=").and_then(|(_, ms)| ms.parse::<i16>().ok());
+                match (self.delays.get(&decoded(name)), timeout) {
+                    (_, None | Some(i16::MIN..=0)) => Said::message(400, "Body invalid"),
+                    (Some(ms), Some(_)) => Said::Json(200, json!({ "delay": ms }).to_string()),
+                    (None, Some(_)) => Said::message(504, "Timeout"),
+                }
             }
             ("GET", Some(("proxies", name))) => {
                 let name = decoded(name);
@@ -254,6 +267,11 @@ impl FakeCore {
     /// What it is and has, to be looked at and changed.
     pub fn core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().expect("no thread panicked")
+    }
+
+    /// The same, for a thread that has to look at it.
+    pub fn shared(&self) -> Arc<Mutex<Core>> {
+        Arc::clone(&self.core)
     }
 
     /// Its address, `http://127.0.0.1:PORT`.

@@ -32,6 +32,11 @@ pub struct FakeProxy {
 impl FakeProxy {
     /// On a free port of loopback, answering well.
     pub fn start() -> Self {
+        Self::deciding(|way| way)
+    }
+
+    /// The same; what it does at each request is decided from what it was told.
+    pub fn deciding(decide: impl Fn(Way) -> Way + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
         listener.set_nonblocking(true).expect("a socket may not block");
@@ -43,7 +48,7 @@ impl FakeProxy {
                     std::thread::sleep(Duration::from_millis(2));
                     continue;
                 };
-                let way = *told.lock().expect("no thread panicked");
+                let way = decide(*told.lock().expect("no thread panicked"));
                 let _gone = talk(stream, way);
             }
         });

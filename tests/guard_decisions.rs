@@ -1,0 +1,241 @@
+//! What a guard decides, a snapshot a row of its table.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    missing_docs,
+    reason = "test code"
+)]
+
+mod guard_world;
+
+use egressctl::policy::GuardPolicy;
+use guard_world::{AUTO, FAST, PICK, Play, SLOW, Step, Write, policy};
+use serde_json::json;
+use std::fmt::Write as _;
+
+fn usual() -> GuardPolicy {
+    policy(&json!({}))
+}
+
+/// A story that is told step by step.
+struct Story<'a> {
+    play: Play<'a>,
+    told: String,
+}
+
+impl<'a> Story<'a> {
+    /// The automatic group chooses, and requests pass.
+    fn new(policy: &'a GuardPolicy) -> Self {
+        let mut story = Self { play: Play::new(policy), told: String::new() };
+        story.quietly(2);
+        story
+    }
+
+    fn passes(&mut self, members: &[&'static str]) -> &mut Self {
+        self.play.world.passes = members.iter().copied().collect();
+        self
+    }
+
+    /// Steps that are not told.
+    fn quietly(&mut self, steps: u32) -> &mut Self {
+        for _ in 0..steps {
+            self.play.after(30);
+        }
+        self
+    }
+
+    /// One step, half a minute later, that is told.
+    fn tell(&mut self) -> &mut Self {
+        let before = self.play.stands();
+        let step = self.play.after(30);
+        self.told(before, &step)
+    }
+
+    fn told(&mut self, before: &str, step: &Step) -> &mut Self {
+        let paused = if self.play.paused { ", paused" } else { "" };
+        writeln!(self.told, "{before} -> {}{paused}", self.play.stands()).unwrap();
+        for reason in &step.reasons {
+            writeln!(self.told, "  because {}: {}", reason.code, reason.text).unwrap();
+        }
+        for written in self.play.world.writes.drain(..) {
+            writeln!(self.told, "  select {written}").unwrap();
+        }
+        if let Some(settled) = step.settled {
+            writeln!(self.told, "  {settled:?} with {}", self.play.world.selected).unwrap();
+        }
+        if step.unknown {
+            writeln!(self.told, "  nobody knows").unwrap();
+        }
+        self
+    }
+
+    fn is(&mut self, name: &str) {
+        let mut settings = insta::Settings::clone_current();
+        settings.set_snapshot_path("../snapshots");
+        settings.set_prepend_module_to_snapshot(false);
+        settings.bind(|| insta::assert_snapshot!(name, std::mem::take(&mut self.told)));
+    }
+
+    /// A member stands in for the group since this step, and the group's pick is dead.
+    fn taken_over(policy: &'a GuardPolicy) -> Self {
+        let mut story = Self::new(policy);
+        story.passes(&[FAST, SLOW]).quietly(2);
+        assert_eq!((story.play.stands(), story.play.world.selected.as_str()), ("TEMPORARY", FAST));
+        story.play.world.writes.clear();
+        story
+    }
+}
+
+#[test]
+fn a_first_run_finds_what_is_selected_and_writes_nothing() {
+    let policy = usual();
+    for (selected, name) in
+        [(AUTO, "guard_first_run_on_automatic"), (FAST, "guard_first_run_on_a_member")]
+    {
+        let mut story = Story { play: Play::new(&policy), told: String::new() };
+        selected.clone_into(&mut story.play.world.selected);
+        story.tell().tell().is(name);
+    }
+    let mut story = Story { play: Play::new(&policy), told: String::new() };
+    story.play.world.core_up = false;
+    story.tell().is("guard_first_run_with_the_core_down");
+}
+
+#[test]
+fn two_failed_rounds_let_a_measured_and_proven_member_take_over() {
+    let policy = usual();
+    let mut story = Story::new(&policy);
+    story.passes(&[FAST, SLOW]).tell().tell().is("guard_takes_over");
+    let mut story = Story::new(&policy);
+    story.passes(&[SLOW]).tell().tell().is("guard_takes_the_second");
+    let mut story = Story::new(&policy);
+    story.passes(&[FAST]).tell().passes(&[PICK]).tell().is("guard_false_alarm");
+}
+
+#[test]
+fn what_passes_by_nobody_leaves_the_automatic_group_in_charge_and_backs_off() {
+    let policy = usual();
+    let mut story = Story::new(&policy);
+    story.passes(&[]).tell().tell().tell().tell().tell().tell().is("guard_no_member_passes");
+    let mut story = Story::new(&policy);
+    story.play.world.unmeasured.extend([FAST, SLOW]);
+    story.passes(&[]).tell().tell().is("guard_none_measured");
+    let mut story = Story::new(&policy);
+    story.play.world.all = [AUTO, PICK, "DIRECT"].map(str::to_owned).into();
+    story.passes(&[]).tell().tell().is("guard_no_candidate");
+    let few = self::policy(&json!({ "candidates_per_step": 1 }));
+    let mut story = Story::new(&few);
+    story.passes(&[SLOW]).tell().tell().tell().is("guard_not_finished");
+}
+
+#[test]
+fn control_is_given_back_after_the_group_answered_and_a_trial_passed() {
+    let policy = usual();
+    let mut story = Story::taken_over(&policy);
+    story.play.world.unmeasured.insert(PICK);
+    story.tell().is("guard_group_fails");
+    story.play.world.unmeasured.clear();
+    story.tell().tell();
+    story.play.world.unmeasured.insert(PICK);
+    story.tell().is("guard_group_fails_again");
+    story.play.world.unmeasured.clear();
+    // The core believes in the pick; requests do not pass.
+    story.quietly(2).tell().is("guard_trial_fails");
+    story.passes(&[PICK, FAST, SLOW]).tell().tell().tell().is("guard_gives_back");
+}
+
+#[test]
+fn our_own_member_is_replaced_when_it_dies() {
+    let policy = usual();
+    let mut story = Story::taken_over(&policy);
+    story.passes(&[PICK]).tell().tell().is("guard_member_dies_group_passes");
+    let mut story = Story::taken_over(&policy);
+    story.passes(&[SLOW]).tell().tell().is("guard_member_dies_another_passes");
+    let mut story = Story::taken_over(&policy);
+    story.passes(&[]).tell().tell().is("guard_member_dies_nobody_passes");
+    let mut story = Story::taken_over(&policy);
+    story.play.world.unmeasured.extend([PICK, SLOW]);
+    story.passes(&[]).tell().tell().tell().is("guard_member_dies_none_measured");
+    let mut story = Story::taken_over(&policy);
+    story.play.world.all.retain(|member| member != FAST);
+    AUTO.clone_into(&mut story.play.world.selected);
+    story.tell().is("guard_member_gone");
+}
+
+#[test]
+fn a_persons_choice_stands_and_the_group_takes_it_back_only_from_a_person() {
+    let policy = usual();
+    let mut story = Story::taken_over(&policy);
+    SLOW.clone_into(&mut story.play.world.selected);
+    story.tell().tell().passes(&[]).tell().tell().tell().is("guard_persons_choice");
+    AUTO.clone_into(&mut story.play.world.selected);
+    story.tell().is("guard_handed_back");
+    let mut story = Story::new(&policy);
+    story.play.world.write = Write::Overtaken(SLOW);
+    story.passes(&[FAST, SLOW]).tell().tell().is("guard_overtaken");
+}
+
+#[test]
+fn a_person_switches_and_what_does_not_pass_wants_force() {
+    let policy = usual();
+    for (target, force, passes, name) in [
+        (SLOW, false, vec![SLOW], "guard_switch"),
+        (SLOW, false, vec![PICK], "guard_switch_refused"),
+        (SLOW, true, vec![PICK], "guard_switch_by_force"),
+        ("nobody", true, vec![PICK], "guard_switch_to_nobody"),
+    ] {
+        let mut story = Story::new(&policy);
+        story.passes(&passes);
+        let step = story.play.switch(target, force).unwrap();
+        story.told("AUTO", &step).is(name);
+    }
+    let mut story = Story::taken_over(&policy);
+    let step = story.play.switch(AUTO, false).unwrap();
+    story.told("TEMPORARY", &step).is("guard_switch_to_automatic");
+    let mut story = Story::taken_over(&policy);
+    story.play.paused = true;
+    story.passes(&[]).tell().tell().tell().is("guard_paused");
+}
+
+#[test]
+fn what_the_core_forgot_is_selected_again_and_nothing_is_written_without_it() {
+    let policy = usual();
+    let mut story = Story::taken_over(&policy);
+    story.play.world.core_up = false;
+    story.tell();
+    story.play.world.core_up = true;
+    story.play.world.restart();
+    story.tell().tell().tell().is("guard_choice_lost");
+    let mut story = Story::taken_over(&policy);
+    story.play.world.restart();
+    story.play.paused = true;
+    story.tell().is("guard_choice_lost_paused");
+    let mut story = Story::new(&policy);
+    story.play.world.wan = false;
+    story.tell().tell().tell().is("guard_offline");
+    let mut story = Story::new(&policy);
+    story.play.world.proxy = false;
+    story.tell().tell().tell().is("guard_undetermined");
+}
+
+#[test]
+fn a_selection_that_is_refused_or_unreadable_is_told() {
+    let policy = usual();
+    for (write, name) in
+        [(Write::Refused, "guard_refused"), (Write::Unreadable, "guard_unreadable")]
+    {
+        let mut story = Story::new(&policy);
+        story.passes(&[FAST, SLOW]).quietly(1);
+        story.play.world.write = write;
+        story.tell().is(name);
+    }
+    let mut story = Story::taken_over(&policy);
+    story.play.world.restart();
+    story.play.world.write = Write::Refused;
+    story.tell();
+    story.play.world.write = Write::Takes;
+    story.tell().is("guard_choice_lost_refused");
+}

@@ -1,0 +1,336 @@
+//! A guard with a real sing-box: a urltest group whose pick passes the core's own test and no request.
+//!
+//! Members are proxies of the test. Each lets the core's test through to a server with the certificate
+//! of the page that sing-box measures by, and answers every other page itself, well or not.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    missing_docs,
+    reason = "test code"
+)]
+
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// What sing-box measures by in place of a page over http.
+const MEASURED_BY: &str = "www.gstatic.com";
+const MEMBERS: [&str; 3] = ["de 1", "fi/1", "us1"];
+
+/// The certificate that the core trusts, and the server that holds it: `HEAD` is answered with 204.
+const SERVER: &str = r#"
+import http.server, ssl, subprocess, sys
+folder = sys.argv[1]
+subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test",
+    "-addext", "subjectAltName=DNS:www.gstatic.com", "-keyout", folder + "/key.pem", "-out", folder + "/cert.pem"],
+    check=True, stderr=subprocess.DEVNULL)
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_HEAD(self):
+        self.send_response(204)
+        self.end_headers()
+    do_GET = do_HEAD
+    def log_message(self, *words): pass
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(folder + "/cert.pem", folder + "/key.pem")
+server.socket = context.wrap_socket(server.socket, server_side=True)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"#;
+
+/// A program that ends with the test.
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+fn measuring_server(folder: &TempDir) -> (Program, u16) {
+    let mut command = Command::new("python3");
+    command.args(["-c", SERVER]).arg(folder.path()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("python3 is there: tests/run installs it");
+    let mut line = String::new();
+    let mut byte = [0];
+    let mut out = child.stdout.take().unwrap();
+    while !line.ends_with('\n') {
+        out.read_exact(&mut byte).expect("the server says its port");
+        line.push(char::from(byte[0]));
+    }
+    (Program(child), line.trim().parse().unwrap())
+}
+
+/// A member: an HTTP proxy by which pages answer well or not.
+struct Member {
+    port: u16,
+    passes: Arc<AtomicBool>,
+}
+
+impl Member {
+    fn start(measured_at: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let passes = Arc::new(AtomicBool::new(true));
+        let told = Arc::clone(&passes);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let passes = told.load(Ordering::SeqCst);
+                std::thread::spawn(move || carry(stream, measured_at, passes));
+            }
+        });
+        Self { port, passes }
+    }
+}
+
+fn carry(mut stream: TcpStream, measured_at: u16, passes: bool) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let asked = head(&mut stream)?;
+    stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
+    if asked.starts_with(&format!("CONNECT {MEASURED_BY}:443 ")) {
+        let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, measured_at))?;
+        let (mut from, mut to) = (server.try_clone()?, stream.try_clone()?);
+        std::thread::spawn(move || {
+            let _ended = std::io::copy(&mut from, &mut to);
+            let _closed = to.shutdown(Shutdown::Write);
+        });
+        let _ended = std::io::copy(&mut stream, &mut server);
+        return server.shutdown(Shutdown::Write);
+    }
+    head(&mut stream)?;
+    stream.write_all(if passes {
+        b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
+    } else {
+        b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\nsign in"
+    })
+}
+
+fn head(stream: &mut TcpStream) -> std::io::Result<String> {
+    let mut text = Vec::new();
+    let mut byte = [0];
+    while !text.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte)?;
+        text.push(byte[0]);
+    }
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// A sing-box with three members, a urltest group over them and a selector, and a guard of it.
+struct Bench {
+    folder: TempDir,
+    members: Vec<Member>,
+    control: u16,
+    core: Option<Program>,
+    _server: Program,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (server, measured_at) = measuring_server(&folder);
+        let members: Vec<Member> = MEMBERS.iter().map(|_| Member::start(measured_at)).collect();
+        let (control, proxy) = (free_port(), free_port());
+        let outbound = |(name, member): (&&str, &Member)| json!({ "type": "http", "tag": name, "server": "127.0.0.1", "server_port": member.port });
+        let mut outbounds: Vec<Value> = MEMBERS.iter().zip(&members).map(outbound).collect();
+        let mut all = vec!["auto"];
+        all.extend(MEMBERS);
+        all.push("direct");
+        outbounds.extend([
+            json!({ "type": "urltest", "tag": "auto", "outbounds": MEMBERS, "interval": "1h", "idle_timeout": "2h",
+                    "tolerance": 60_000 }),
+            json!({ "type": "selector", "tag": "select", "outbounds": all, "default": "auto" }),
+            json!({ "type": "direct", "tag": "direct" }),
+        ]);
+        let config = json!({
+            "log": { "level": "error" },
+            "inbounds": [{ "type": "mixed", "tag": "in", "listen": "127.0.0.1", "listen_port": proxy }],
+            "outbounds": outbounds,
+            "route": { "final": "select" },
+            "experimental": { "clash_api": {
+                "external_controller": format!("127.0.0.1:{control}"), "secret": "a-secret" } },
+        });
+        let policy = json!({
+            "kind": "guard",
+            "driver": { "clash": { "url": format!("http://127.0.0.1:{control}"),
+                                   "secret_file": folder.path().join("secret") } },
+            "group": "select", "automatic": "auto", "proxy": format!("socks5h://127.0.0.1:{proxy}"),
+            "probe": { "urls": ["http://pages.example/generate_204"], "timeout_sec": 3 },
+            "params": { "check_interval_sec": 0, "observe_passes": 2, "backoff_min_sec": 0, "backoff_max_sec": 0,
+                        "give_back_max_sec": 0 },
+        });
+        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        std::fs::write(folder.path().join("secret"), "a-secret\n").unwrap();
+        std::fs::create_dir(folder.path().join("policies")).unwrap();
+        std::fs::write(folder.path().join("policies/home.json"), policy.to_string()).unwrap();
+        let mut bench = Self { folder, members, control, core: None, _server: server };
+        bench.up();
+        bench
+    }
+
+    fn config(&self) -> PathBuf {
+        self.folder.path().join("config.json")
+    }
+
+    /// sing-box begins, and answers when this returns.
+    fn up(&mut self) {
+        self.core = None;
+        let mut command = Command::new("sing-box");
+        command.args(["run", "-c"]).arg(self.config()).stdin(Stdio::null());
+        command.env("SSL_CERT_FILE", self.folder.path().join("cert.pem"));
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        self.core =
+            Some(Program(command.spawn().expect("sing-box is there: tests/run installs it")));
+        let begun = Instant::now();
+        // Its own first test of the members decides what the group uses.
+        let is_tested = |proxies: &Value| {
+            let history = |name: &str| proxies["proxies"][name]["history"].as_array().map(Vec::len);
+            MEMBERS.into_iter().all(|name| history(name) > Some(0))
+        };
+        while !self.ask("GET", "/proxies", "").is_some_and(|proxies| is_tested(&proxies)) {
+            assert!(begun.elapsed() < Duration::from_secs(30), "sing-box does not answer");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// What a person asks of the core's control API.
+    fn ask(&self, verb: &str, path: &str, body: &str) -> Option<Value> {
+        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, self.control));
+        let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(1)).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+        let length = body.len();
+        write!(stream, "{verb} {path} HTTP/1.0\r\nAuthorization: Bearer a-secret\r\nContent-Length: {length}\r\n\r\n{body}").ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok()?;
+        let (_, body) = text.split_once("\r\n\r\n")?;
+        serde_json::from_str(body).ok()
+    }
+
+    fn now(&self, group: &str) -> String {
+        let shown = self.ask("GET", &format!("/proxies/{group}"), "").unwrap();
+        shown["now"].as_str().unwrap().to_owned()
+    }
+
+    fn select(&self, member: &str) {
+        self.ask("PUT", "/proxies/select", &json!({ "name": member }).to_string());
+        assert_eq!(self.now("select"), member);
+    }
+
+    /// Requests pass by a member, or they do not.
+    fn passes(&self, member: &str, passes: bool) {
+        let place = MEMBERS.iter().position(|name| *name == member).unwrap();
+        self.members[place].passes.store(passes, Ordering::SeqCst);
+    }
+
+    /// Exit code, transition, and the code of the last reason.
+    fn step(&self) -> (i32, String, String) {
+        let output = self.run(&["step", "home", "--json"]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let word = |key: &str| report[key].as_str().unwrap_or("-").to_owned();
+        let reasons = report["reasons"].as_array().unwrap();
+        let last = reasons.last().unwrap()["code"].as_str().unwrap().to_owned();
+        (output.status.code().unwrap(), format!("{} -> {}", word("from"), word("to")), last)
+    }
+
+    fn run(&self, args: &[&str]) -> std::process::Output {
+        Command::new(env!("CARGO_BIN_EXE_egressctl"))
+            .env_clear()
+            .arg("--policy-dir")
+            .arg(self.folder.path().join("policies"))
+            .arg("--state-dir")
+            .arg(self.folder.path().join("state"))
+            .args(args)
+            .output()
+            .unwrap()
+    }
+
+    /// A member stands in for the group, by whose pick no request passes.
+    fn takes_over(&self) -> String {
+        assert_eq!(self.step(), went(0, "- -> AUTO", "found"));
+        assert_eq!(self.step(), went(0, "AUTO -> AUTO", "all-well"));
+        let pick = self.now("auto");
+        self.passes(&pick, false);
+        assert_eq!(self.step(), went(0, "AUTO -> SUSPECT", "round-fails"));
+        assert_eq!(self.step(), went(0, "SUSPECT -> TEMPORARY", "took-over"));
+        let member = self.now("select");
+        assert!(MEMBERS.contains(&member.as_str()) && member != pick, "{member}");
+        pick
+    }
+}
+
+fn went(code: i32, transition: &str, why: &str) -> (i32, String, String) {
+    (code, transition.to_owned(), why.to_owned())
+}
+
+#[test]
+fn a_member_stands_in_until_requests_pass_by_the_group_and_nothing_else_is_changed() {
+    let bench = Bench::new();
+    let before = std::fs::read(bench.config()).unwrap();
+    let pid = bench.core.as_ref().unwrap().0.id();
+    let pick = bench.takes_over();
+    let member = bench.now("select");
+    // The core still believes in its pick, and a real request does not.
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> OBSERVING", "group-answers"));
+    assert_eq!(bench.now("auto"), pick, "measuring it has not flipped the group");
+    assert_eq!(bench.step(), went(3, "OBSERVING -> TEMPORARY", "trial-failed"));
+    assert_eq!(bench.now("select"), member);
+    bench.passes(&pick, true);
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> OBSERVING", "group-answers"));
+    assert_eq!(bench.step(), went(0, "OBSERVING -> AUTO", "given-back"));
+    assert_eq!(bench.now("select"), "auto");
+    assert_eq!(std::fs::read(bench.config()).unwrap(), before);
+    assert_eq!(bench.core.as_ref().unwrap().0.id(), pid);
+    let answer = bench.ask("GET", "/proxies/auto", "").unwrap();
+    assert_eq!(answer["now"], pick.as_str());
+}
+
+#[test]
+fn nobody_passes_and_the_group_is_in_charge_as_before() {
+    let bench = Bench::new();
+    bench.takes_over();
+    for member in MEMBERS {
+        bench.passes(member, false);
+    }
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> TEMPORARY", "round-fails"));
+    assert_eq!(bench.step(), went(3, "TEMPORARY -> SUSPECT", "no-member-passes"));
+    assert_eq!(bench.now("select"), "auto");
+}
+
+#[test]
+fn a_persons_choice_stands_and_what_a_restart_lost_is_selected_again() {
+    let mut bench = Bench::new();
+    bench.takes_over();
+    let ours = bench.now("select");
+    bench.core = None;
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> TEMPORARY", "core-down"));
+    bench.up();
+    assert_eq!(bench.now("select"), "auto", "it has forgotten");
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> TEMPORARY", "choice-lost"));
+    assert_eq!(bench.now("select"), ours);
+    let other = MEMBERS.into_iter().find(|name| *name != ours).unwrap();
+    bench.select(other);
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> MANUAL", "persons-choice"));
+    for member in MEMBERS {
+        bench.passes(member, false);
+    }
+    assert_eq!(bench.step(), went(0, "MANUAL -> MANUAL", "settling"));
+    for _ in 0..3 {
+        assert_eq!(bench.step(), went(0, "MANUAL -> MANUAL", "persons-member-fails"));
+    }
+    assert_eq!(bench.now("select"), other);
+    bench.select("auto");
+    assert_eq!(bench.step(), went(0, "MANUAL -> AUTO", "handed-back"));
+}

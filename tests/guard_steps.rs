@@ -1,0 +1,383 @@
+//! The program with a policy of kind guard, against a core and a proxy that behave as told.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    missing_docs,
+    reason = "test code"
+)]
+
+mod fake_core;
+
+use fake_core::proxy::{FakeProxy, Way};
+use fake_core::{Core, FakeCore, Fault};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
+
+const GROUP: &str = "select 🌍/all";
+const AUTO: &str = "auto";
+const PICK: &str = "de/1";
+const FAST: &str = "fi 1";
+const SLOW: &str = "us1";
+
+/// What a run of the program came to.
+#[derive(Debug)]
+struct Run {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Run {
+    fn report(&self) -> Value {
+        serde_json::from_str(self.out.trim()).unwrap_or_else(|_| panic!("{self:?}"))
+    }
+
+    /// Exit code, from, to, outcome, and the code of the last reason.
+    fn went(&self) -> (i32, String, String) {
+        let report = self.report();
+        let word = |key: &str| report[key].as_str().unwrap_or("-").to_owned();
+        let reasons = report["reasons"].as_array().unwrap();
+        let last = reasons.last().map_or("-", |reason| reason["code"].as_str().unwrap()).to_owned();
+        (self.code, format!("{} -> {} {}", word("from"), word("to"), word("outcome")), last)
+    }
+}
+
+fn went(code: i32, what: &str, why: &str) -> (i32, String, String) {
+    (code, what.to_owned(), why.to_owned())
+}
+
+/// A policy on loopback without waits, whose core and members a test has in hand.
+struct Bench {
+    folder: TempDir,
+    core: FakeCore,
+    proxy: FakeProxy,
+    passing: Arc<Mutex<BTreeSet<&'static str>>>,
+}
+
+impl Bench {
+    fn with(core: Core, change: impl FnOnce(&mut Value)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let core = FakeCore::start(core);
+        let passing: Arc<Mutex<BTreeSet<&'static str>>> = Arc::default();
+        let (shared, members) = (core.shared(), Arc::clone(&passing));
+        let proxy = FakeProxy::deciding(move |told| {
+            let selected = shared.lock().unwrap().now(GROUP);
+            let leaf = if selected == AUTO { PICK } else { &selected };
+            let passes = members.lock().unwrap().contains(leaf);
+            if passes || told != Way::Well { told } else { Way::Portal }
+        });
+        let mut policy = json!({
+            "kind": "guard",
+            "driver": { "clash": { "url": core.url() } },
+            "group": GROUP, "automatic": AUTO, "proxy": proxy.url(),
+            "probe": { "urls": ["http://probe.example/generate_204"], "timeout_sec": 2 },
+            "params": { "check_interval_sec": 0, "observe_passes": 2, "backoff_min_sec": 0,
+                        "backoff_max_sec": 0, "give_back_max_sec": 0 }
+        });
+        change(&mut policy);
+        std::fs::create_dir(folder.path().join("policies")).unwrap();
+        std::fs::write(folder.path().join("policies/home.json"), policy.to_string()).unwrap();
+        let bench = Self { folder, core, proxy, passing };
+        bench.passes(&[PICK, FAST, SLOW]);
+        bench
+    }
+
+    fn core_of(automatic: &[&str]) -> Core {
+        let mut core = Core::sing_box(GROUP, &[AUTO, PICK, FAST, SLOW, "direct"]);
+        let all = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        core.groups.insert(AUTO.to_owned(), (all(automatic), PICK.to_owned()));
+        for member in [PICK, FAST, SLOW] {
+            core.odd.insert(member.to_owned(), json!({ "type": "VLESS", "name": member }));
+        }
+        core.odd.insert("direct".to_owned(), json!({ "type": "Direct", "name": "direct" }));
+        let delays = [(AUTO, 30), (PICK, 30), (FAST, 20), (SLOW, 200), ("direct", 1)];
+        core.delays = delays.map(|(member, ms)| (member.to_owned(), ms)).into();
+        core
+    }
+
+    fn new() -> Self {
+        Self::with(Self::core_of(&[PICK, FAST, SLOW]), |_| {})
+    }
+
+    /// Requests pass by these members alone.
+    fn passes(&self, members: &[&'static str]) {
+        *self.passing.lock().unwrap() = members.iter().copied().collect();
+    }
+
+    fn run(&self, args: &[&str]) -> Run {
+        let output = Command::new(env!("CARGO_BIN_EXE_egressctl"))
+            .env_clear()
+            .arg("--policy-dir")
+            .arg(self.folder.path().join("policies"))
+            .arg("--state-dir")
+            .arg(self.folder.path().join("state"))
+            .args(args)
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let run = Run {
+            code: output.status.code().unwrap(),
+            out: text(&output.stdout),
+            err: text(&output.stderr),
+        };
+        assert!(!run.err.contains("panicked"), "{run:?}");
+        run
+    }
+
+    fn step(&self) -> (i32, String, String) {
+        self.run(&["step", "home", "--json"]).went()
+    }
+
+    fn status(&self) -> (i32, Value) {
+        let run = self.run(&["status", "home", "--json"]);
+        (run.code, run.report())
+    }
+
+    fn selected(&self) -> String {
+        self.core.core().now(GROUP)
+    }
+
+    /// The selections that the core was asked to make.
+    fn selections(&self) -> Vec<String> {
+        let asked = self.core.core().asked.clone();
+        let body = |line: String| -> Option<String> {
+            let body = line.starts_with("PUT").then(|| line.split_once('{'))??.1.to_owned();
+            let body: Value = serde_json::from_str(&format!("{{{body}")).unwrap();
+            Some(body["name"].as_str().unwrap().to_owned())
+        };
+        asked.into_iter().filter_map(body).collect()
+    }
+
+    /// A member stands in for the group, whose pick is dead.
+    fn takes_over(&self) {
+        assert_eq!(self.step(), went(0, "- -> AUTO steady", "found"));
+        self.passes(&[FAST, SLOW]);
+        assert_eq!(self.step(), went(0, "AUTO -> SUSPECT steady", "round-fails"));
+        assert_eq!(self.step(), went(0, "SUSPECT -> TEMPORARY applied", "took-over"));
+        assert_eq!((self.selected().as_str(), self.selections()), (FAST, vec![FAST.to_owned()]));
+    }
+}
+
+#[test]
+fn a_member_stands_in_for_a_group_that_looks_well_until_the_group_has_proven_itself() {
+    let bench = Bench::new();
+    bench.takes_over();
+    let (code, status) = bench.status();
+    assert_eq!(
+        (code, &status["state"], &status["selected"]),
+        (1, &json!("TEMPORARY"), &json!(FAST))
+    );
+    assert_eq!(status["uses"]["member"], PICK);
+    let row = |status: &Value, name: &str| {
+        let rows = status["members"].as_array().unwrap().clone();
+        rows.into_iter().find(|row| row["member"] == name).unwrap()
+    };
+    assert_eq!(row(&status, AUTO)["request"]["health"], "failed");
+    assert_eq!(row(&status, AUTO)["request"]["why"], "probe.example answers 200 with 7 bytes");
+    assert_eq!(row(&status, FAST)["request"]["health"], "passed");
+    assert_eq!(row(&status, FAST)["core"]["delay_ms"], 20);
+    // The core believes in its pick, and the trial does not.
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> OBSERVING steady", "group-answers"));
+    assert_eq!(bench.step(), went(3, "OBSERVING -> TEMPORARY rolled-back", "trial-failed"));
+    assert_eq!(bench.selected(), FAST);
+    bench.passes(&[PICK, FAST, SLOW]);
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> OBSERVING steady", "group-answers"));
+    assert_eq!(bench.step(), went(0, "OBSERVING -> AUTO applied", "given-back"));
+    assert_eq!(bench.step(), went(0, "AUTO -> AUTO steady", "all-well"));
+    assert_eq!((bench.selected().as_str(), bench.status().0), (AUTO, 0));
+    let text = bench.run(&["status", "home"]).out;
+    assert!(text.starts_with("home (guard)  AUTO since "), "{text}");
+    assert!(text.contains("*  auto  core: 30 ms "), "{text}");
+    assert!(text.contains("the automatic group uses de/1, as the core said "), "{text}");
+    let history = bench.run(&["history", "home", "--json"]).out;
+    for told in ["took-over", "trial-failed", "given-back"] {
+        assert!(history.contains(told), "{history}");
+    }
+}
+
+#[test]
+fn nothing_but_the_groups_selected_member_is_written_and_the_direct_way_is_never_taken() {
+    let bench = Bench::new();
+    bench.takes_over();
+    bench.passes(&[]);
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> TEMPORARY steady", "round-fails"));
+    assert_eq!(bench.step(), went(3, "TEMPORARY -> SUSPECT rolled-back", "no-member-passes"));
+    assert_eq!((bench.selected().as_str(), bench.status().0), (AUTO, 2));
+    let asked = bench.core.core().asked.clone();
+    let path = "PUT /proxies/select%20%F0%9F%8C%8D%2Fall ";
+    let reads = |line: &String| line.starts_with("GET ") || line.starts_with(path);
+    assert!(asked.iter().all(reads), "{asked:#?}");
+    assert!(!asked.iter().any(|line| line.contains("/group/")), "{asked:#?}");
+    assert!(!bench.selections().contains(&"direct".to_owned()));
+}
+
+#[test]
+fn a_persons_choice_is_left_alone_until_the_group_is_selected_again() {
+    let bench = Bench::new();
+    bench.takes_over();
+    bench.core.core().select(GROUP, SLOW);
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> MANUAL steady", "persons-choice"));
+    bench.passes(&[]);
+    for _ in 0..3 {
+        assert_eq!(bench.step(), went(0, "MANUAL -> MANUAL steady", "persons-member-fails"));
+    }
+    assert_eq!((bench.selected().as_str(), bench.status().0), (SLOW, 2));
+    bench.core.core().select(GROUP, AUTO);
+    assert_eq!(bench.step(), went(0, "MANUAL -> AUTO steady", "handed-back"));
+    assert_eq!(bench.selections(), [FAST]);
+}
+
+#[test]
+fn a_person_who_is_quicker_than_the_write_is_not_overwritten() {
+    let bench = Bench::new();
+    bench.step();
+    bench.passes(&[FAST]);
+    bench.step();
+    bench.core.core().fault = Some(Fault::SelectsInstead(SLOW));
+    assert_eq!(bench.step(), went(0, "SUSPECT -> MANUAL applied", "persons-choice"));
+    bench.core.core().fault = None;
+    bench.step();
+    assert_eq!(bench.selected(), SLOW);
+}
+
+#[test]
+fn a_person_switches_and_hands_back() {
+    let bench = Bench::new();
+    bench.step();
+    bench.passes(&[PICK, SLOW]);
+    let refused = bench.run(&["switch", "home", FAST]);
+    assert_eq!((refused.code, bench.selected().as_str()), (3, AUTO), "{refused:?}");
+    assert_eq!(bench.run(&["switch", "home", "nobody", "--force"]).code, 1);
+    for (target, force) in [(SLOW, None), (FAST, Some("--force"))] {
+        let args = ["switch", "home", target].into_iter().chain(force);
+        let run = bench.run(&args.collect::<Vec<_>>());
+        assert_eq!((run.code, bench.selected().as_str()), (0, target), "{run:?}");
+        let (_, status) = bench.status();
+        assert_eq!((&status["state"], status["paused"].is_string()), (&json!("MANUAL"), true));
+    }
+    assert_eq!(bench.run(&["switch", "home", AUTO]).code, 0);
+    let (_, status) = bench.status();
+    assert_eq!((&status["state"], &status["paused"]), (&json!("AUTO"), &Value::Null));
+    assert_eq!(bench.selected(), AUTO);
+}
+
+#[test]
+fn a_core_that_is_down_is_waited_for_and_what_it_forgot_is_selected_again() {
+    let mut bench = Bench::new();
+    bench.takes_over();
+    bench.core.down();
+    for _ in 0..2 {
+        assert_eq!(bench.step(), went(0, "TEMPORARY -> TEMPORARY steady", "core-down"));
+    }
+    let (code, status) = bench.status();
+    assert!(code == 2 && status["core_trouble"].is_string(), "{status}");
+    bench.core.core().restart();
+    bench.core.up();
+    bench.passes(&[FAST]);
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> TEMPORARY applied", "choice-lost"));
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> TEMPORARY steady", "settling"));
+    assert_eq!((bench.selected().as_str(), bench.status().0), (FAST, 1));
+}
+
+#[test]
+fn a_refused_selection_changes_nothing_and_one_that_nobody_can_tell_is_taken_back() {
+    let mut bench = Bench::new();
+    bench.step();
+    bench.passes(&[FAST]);
+    bench.step();
+    for fault in [Fault::RefusesSelections(400, "Must be a Selector"), Fault::IgnoresSelections] {
+        bench.core.core().fault = Some(fault);
+        assert_eq!(bench.step(), went(3, "SUSPECT -> SUSPECT rolled-back", "refused"));
+        assert_eq!(bench.selected(), AUTO);
+    }
+    bench.core.core().fault = Some(Fault::DiesAtSelections);
+    assert_eq!(bench.step().0, 4);
+    bench.core.core().fault = None;
+    bench.core.down();
+    bench.core.up();
+    assert_eq!(bench.selected(), FAST);
+    assert_eq!(bench.step().0, 5);
+    assert_eq!(bench.selected(), AUTO);
+}
+
+#[test]
+fn a_proxy_that_refuses_says_nothing_and_nothing_is_written() {
+    let bench = Bench::new();
+    bench.step();
+    bench.proxy.answers(Way::Refuses);
+    for _ in 0..3 {
+        assert_eq!(bench.step(), went(0, "AUTO -> AUTO steady", "undetermined"));
+    }
+    bench.proxy.answers(Way::Well);
+    bench.core.core().delays.clear();
+    bench.passes(&[FAST]);
+    bench.step();
+    assert_eq!(bench.step(), went(0, "SUSPECT -> SUSPECT steady", "none-measured"));
+    assert!(bench.selections().is_empty());
+}
+
+#[test]
+fn what_the_core_lacks_is_told_and_nothing_is_written() {
+    type Change = fn(&mut Core);
+    let cases: [(Change, i32, &str, &str); 5] = [
+        (|core| core.secret = Some("s".into()), 1, "core-unusable", "401"),
+        (|core| drop(core.groups.remove(GROUP)), 0, "group-missing", "no group of that name"),
+        (|core| drop(core.groups.remove(AUTO)), 0, "group-missing", "no group of that name"),
+        (
+            |core| core.groups.get_mut(GROUP).unwrap().0.retain(|member| member != AUTO),
+            1,
+            "core-unusable",
+            "auto is no member of it",
+        ),
+        (
+            |core| {
+                let own = json!({ "type": "URLTest", "now": PICK, "all": [AUTO, PICK] });
+                core.odd.insert(GROUP.into(), own);
+            },
+            1,
+            "core-unusable",
+            "chooses by itself",
+        ),
+    ];
+    for (change, code, why, told) in cases {
+        let bench = Bench::new();
+        bench.step();
+        bench.passes(&[]);
+        bench.step();
+        change(&mut bench.core.core());
+        let run = bench.run(&["step", "home", "--json"]);
+        let (got, _, reason) = run.went();
+        assert_eq!((got, reason.as_str()), (code, why), "{run:?}");
+        assert!(run.out.contains(told), "{told}: {run:?}");
+        assert!(bench.selections().is_empty());
+        assert!(bench.status().0 >= 2);
+    }
+}
+
+#[test]
+fn a_plan_and_a_pause_write_nothing() {
+    let bench = Bench::new();
+    bench.step();
+    bench.passes(&[FAST]);
+    bench.step();
+    let plan = bench.run(&["plan", "home", "--json"]).report();
+    assert_eq!(plan["to"], "TEMPORARY");
+    let steps = plan["steps"][0].to_string();
+    assert!(steps.contains("select fi 1 in select 🌍/all of http://127.0.0.1:"), "{steps}");
+    assert_eq!(bench.run(&["pause", "home"]).code, 0);
+    for _ in 0..3 {
+        bench.step();
+    }
+    assert!(bench.selections().is_empty());
+    assert_eq!(bench.run(&["resume", "home"]).code, 0);
+    bench.step();
+    assert_eq!(bench.step(), went(0, "SUSPECT -> TEMPORARY applied", "took-over"));
+    assert_eq!(bench.run(&["down", "home"]).code, 0);
+    assert_eq!(bench.selected(), FAST);
+}
