@@ -120,6 +120,45 @@ fn a_step_ends_by_its_own_deadline_and_its_soft_codes_are_no_failures() {
     }
 }
 
+/// The units for a user's own manager, with the built program in the place of the installed one.
+fn users(into: &Path) -> Vec<PathBuf> {
+    let place = |name: &str| {
+        let text = fs::read_to_string(folder().join("user").join(name)).unwrap();
+        let program = concat!("ExecStart=", env!("CARGO_BIN_EXE_egressctl"), " ");
+        let path = into.join(name);
+        fs::write(&path, text.replace("ExecStart=egressctl ", program)).unwrap();
+        path
+    };
+    ["egressctl.service", "egressctl.timer"].map(place).into()
+}
+
+#[test]
+fn an_ordinary_user_has_units_that_write_the_state_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = users(folder.path());
+    let runtime = folder.path().join("run");
+    fs::create_dir(&runtime).unwrap();
+    let output = Command::new("systemd-analyze")
+        .args(["--user", "verify", "--man=no"])
+        .args(&files)
+        .env("SYSTEMD_COLORS", "0")
+        .env("XDG_RUNTIME_DIR", &runtime)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said, "");
+    assert!(output.status.success());
+    let text = fs::read_to_string(&files[0]).unwrap();
+    assert_eq!(values(&text, "StateDirectory"), ["egressctl/state"]);
+    assert_eq!(values(&text, "ProtectSystem"), ["strict"]);
+    assert_eq!(values(&text, "ProtectHome"), ["read-only"]);
+    assert!(values(&text, "ReadWritePaths").is_empty(), "the state alone is written");
+    assert!(values(&text, "CapabilityBoundingSet").is_empty(), "a user's manager has none to give");
+    assert_eq!(values(&text, "SuccessExitStatus"), ["3 5 75"]);
+    let manual = fs::read_to_string(self::folder().join("../man/egressctl.8")).unwrap();
+    assert!(manual.contains("systemctl --user"), "man/egressctl.8 does not tell of it");
+}
+
 fn example(name: &str) -> String {
     fs::read_to_string(folder().join("examples").join(name)).unwrap()
 }
