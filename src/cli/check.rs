@@ -128,7 +128,9 @@ fn one(
 ) -> anyhow::Result<(Needs, Checked)> {
     match &found.policy {
         Policy::Pool(policy) => pool(found, policy, state_dir, machine, states),
-        Policy::Selector(_) => kind::with(found, state_dir, MANNER, Common { machine }),
+        Policy::Selector(_) | Policy::Guard(_) => {
+            kind::with(found, state_dir, MANNER, Common { machine })
+        }
     }
 }
 

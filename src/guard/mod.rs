@@ -157,6 +157,6 @@ fn decision(
         checks: Vec::new(),
         held: counted.clone(),
         undone: counted,
-        reference: None,
+        references: Vec::new(),
     }
 }
