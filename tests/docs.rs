@@ -320,21 +320,6 @@ fn the_manual_describes_every_key_of_a_kind_and_no_other() {
     }
 }
 
-/// The keys of a schema that hold a value, by their whole names.
-fn values_of(schema: &Value, at: &str) -> BTreeSet<String> {
-    let properties = schema["properties"].as_object().unwrap();
-    properties
-        .iter()
-        .flat_map(|(key, inner)| {
-            let name = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
-            match inner.get("properties") {
-                Some(_) => values_of(inner, &name),
-                None => BTreeSet::from([name]),
-            }
-        })
-        .collect()
-}
-
 #[test]
 fn the_manual_describes_every_key_of_a_selector_and_no_other() {
     let output =
