@@ -182,6 +182,12 @@ impl Lab {
         self.barrier.clone_from(&future.barrier);
         same_world(&self.kernel, desired)
             .map_err(|why| Trouble::Contradiction(format!("the world is not as wished: {why}")))?;
+        // A tunnel is told by its keys, so one that a newer list has too goes by the newer file.
+        for (interface, wished) in &desired.tunnels {
+            if let Some(tunnel) = self.kernel.tunnels.get_mut(interface) {
+                tunnel.config.clone_from(&wished.config);
+            }
+        }
         self.files.retain(|(generation, _), _| future.generations.contains(generation));
         self.state = Some(future.state.clone());
         Ok(())
