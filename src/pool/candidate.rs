@@ -58,6 +58,13 @@ impl Candidate {
         EndpointId(format!("{}@{}:{}", self.ends.peer, self.host, self.port))
     }
 
+    /// Whether both are the same endpoint.
+    #[must_use]
+    pub fn same_endpoint(&self, other: &Self) -> bool {
+        // Large lists are compared with every slot, so nothing is written down for it.
+        self.ends.peer == other.ends.peer && self.port == other.port && self.host == other.host
+    }
+
     /// Whether both would be up with the same pair of keys, which a server takes for one client
     /// that roams back and forth.
     #[must_use]

@@ -15,7 +15,7 @@ use crate::plan::{Check, RouteQuery};
 use crate::policy::pool::Cut as CutPolicy;
 use crate::policy::{ClientEntry, ClientKey, PoolPolicy};
 use ipnet::IpNet;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// A slot of which nothing could be said for so many steps hosts no client while another serves.
@@ -37,7 +37,8 @@ pub(super) fn replace_clients(policy: &PoolPolicy, state: &mut PoolState) {
         state.egress.clear();
         return;
     }
-    state.egress.retain(|client, _| clients.contains(client));
+    let wanted: BTreeSet<&ClientKey> = clients.iter().collect();
+    state.egress.retain(|client, _| wanted.contains(client));
     if !state.proven {
         state.egress = clients.into_iter().map(|client| (client, Egress::None)).collect();
         return;

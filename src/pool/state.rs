@@ -279,7 +279,7 @@ impl PoolState {
     /// Whether an endpoint is quarantined.
     #[must_use]
     pub fn is_quarantined(&self, candidate: &Candidate) -> bool {
-        self.quarantine.contains_key(&candidate.endpoint())
+        !self.quarantine.is_empty() && self.quarantine.contains_key(&candidate.endpoint())
     }
 
     /// Whether a slot carries clients: loaded, not quarantined, not failed.
@@ -299,7 +299,7 @@ impl PoolState {
         self.slots
             .values()
             .filter_map(Slot::candidate)
-            .any(|active| active.endpoint() == candidate.endpoint() || active.same_pair(candidate))
+            .any(|active| active.same_endpoint(candidate) || active.same_pair(candidate))
     }
 
     /// Whether an endpoint is up in another slot than this one.
@@ -309,7 +309,7 @@ impl PoolState {
             .iter()
             .filter(|(other, _)| *other != interface)
             .filter_map(|(_, slot)| slot.candidate())
-            .any(|active| active.endpoint() == candidate.endpoint())
+            .any(|active| active.same_endpoint(candidate))
     }
 
     /// Tested candidates of this generation, neither active nor quarantined, the best first.

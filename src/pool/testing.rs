@@ -169,7 +169,7 @@ impl Turn<'_> {
 
 /// Whether two cannot be up at the same time.
 pub(super) fn is_same(one: &Candidate, other: &Candidate) -> bool {
-    one.endpoint() == other.endpoint() || one.same_pair(other)
+    one.same_endpoint(other) || one.same_pair(other)
 }
 
 /// What comes next in testing a list.
