@@ -18,15 +18,18 @@ mod states;
 
 use lab::pool::{Pool, SLOTS, Step};
 use lab::source::{By, Says, by_http, endpoints};
-use lab::{Lab, names};
+use lab::{Lab, names, provider};
 use serde_json::{Value, json};
 use states::STATES;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Instant;
 
 /// More than slots, so that homes are shared.
 const CLIENTS: usize = 6;
+/// The endpoint of the standby tunnel, which is in no list.
+const STANDBY: usize = 19;
 /// The endpoints of the list that ends Direct.
 const NEW: [usize; 5] = [14, 15, 16, 17, 18];
 
@@ -45,8 +48,13 @@ struct Trial<'a> {
     steps: usize,
 }
 
-fn policy(policy: &mut Value) {
+fn policy(lab: &Lab, policy: &mut Value) {
+    let standby = lab.folder().join("standby.conf");
+    std::fs::write(&standby, provider::config(STANDBY)).unwrap();
+    std::fs::set_permissions(&standby, std::fs::Permissions::from_mode(0o600)).unwrap();
     policy["provider"] = by_http();
+    policy["bootstrap"] =
+        json!({ "wireguard": { "interface": "vpnboot", "config": standby, "keep": "standby" } });
     policy["params"] = json!({
         "health_check_interval_sec": 10,
         "health_failures_before_down": 2,
@@ -224,9 +232,9 @@ impl Trial<'_> {
 
 #[test]
 fn from_one_dead_endpoint_to_direct_and_back_with_a_reboot_at_every_point() {
-    let lab = Lab::builder().clients(CLIENTS).endpoints(18).start();
+    let lab = Lab::builder().clients(CLIENTS).endpoints(STANDBY).start();
     lab.source.says(Says::Lists(endpoints(1, 8)));
-    let pool = Pool::new(&lab, policy);
+    let pool = Pool::new(&lab, |given| policy(&lab, given));
     let mut trial = Trial {
         lab: &lab,
         pool,
@@ -320,8 +328,9 @@ fn out_of_candidates(trial: &mut Trial<'_>) {
         trial.until("DEGRADED_POOL", 3);
     }
     let ways: BTreeSet<By> = lab.source.asked().into_iter().collect();
-    let all = trial.active().into_iter().map(By::Endpoint).chain([By::Wan]).collect();
-    assert_eq!(ways, all, "asked by the WAN and by each slot");
+    let tunnels = trial.active().into_iter().chain([STANDBY]);
+    let all = tunnels.map(By::Endpoint).chain([By::Wan]).collect();
+    assert_eq!(ways, all, "asked by the WAN, by each slot, and by the standby");
     trial.pool.others_go_on(&before, &[]);
     trial.point(7, "the provider is unavailable, no tunnel is hurt");
 
@@ -381,7 +390,7 @@ fn back_from_direct(trial: &mut Trial<'_>) {
     let lab = trial.lab;
     // One of the last pool works again, but the provider does not hear who comes out of it.
     lab.source.says(Says::Lists(NEW.into()));
-    lab.source.hears_only([]);
+    lab.source.hears_only([STANDBY]);
     let _before = lab.source.asked();
     let cached = *trial.listed.difference(&trial.active()).next().unwrap();
     trial.revive(cached);
@@ -401,18 +410,16 @@ fn back_from_direct(trial: &mut Trial<'_>) {
     assert!(lab.source.asked().contains(&By::Endpoint(cached)), "asked through vpn1");
     trial.point(13, "cached-pool bootstrap: vpn1 reaches the provider, which does not hear it");
 
-    lab.unwall();
-    lab.source.says(Says::Lists(NEW.into()));
     let mut by = Vec::new();
     for _ in 0..14 {
         by.extend(lab.source.asked());
-        if by.contains(&By::Wan) {
+        if by.contains(&By::Endpoint(STANDBY)) {
             break;
         }
         trial.step();
     }
-    assert!(by.contains(&By::Wan), "{by:?} {:#}", trial.pool.status());
-    trial.point(14, "the alternative transport: the uplink, by which the provider answers again");
+    assert!(by.contains(&By::Endpoint(STANDBY)), "{by:?} {:#}", trial.pool.status());
+    trial.point(14, "the alternative transport: the standby tunnel");
     let _again = lab.source.asked();
     trial.point(15, "a new list through it, of which three pass: too few");
     assert_eq!(lab.source.asked(), [], "the list is kept and not asked for again");
