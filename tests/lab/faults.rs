@@ -117,6 +117,11 @@ impl Faults {
         self.change(|state| std::mem::replace(&mut state.silent, false));
     }
 
+    /// Whether the WAN is silent now.
+    pub fn wan_is_silent(&self) -> bool {
+        self.now.lock().expect("no thread panicked").silent
+    }
+
     /// The provider's list is reached from the endpoints and no longer by the gateway's own WAN.
     pub fn wall(&self) {
         self.change(|state| std::mem::replace(&mut state.walled, true));
