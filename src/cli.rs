@@ -63,7 +63,7 @@ enum Command {
     Pause(PauseArgs),
     /// Go on after `pause`
     Resume(ResumeArgs),
-    /// Choose by hand: SLOT=ENDPOINT, direct, or auto
+    /// Choose by hand: SLOT=ENDPOINT, HOST=NODE, direct, or auto
     Switch(SwitchArgs),
     /// Ask the next step for a full refresh of the pool
     Refresh(NameArgs),
@@ -190,7 +190,8 @@ struct SwitchArgs {
     /// The policy
     policy: String,
     /// SLOT=ENDPOINT loads an endpoint of the list; direct sends all clients out by the WAN and
-    /// pauses, or consents to that where no slot serves; auto gives the choice back
+    /// pauses, or consents to that where no slot serves; auto gives the choice back; HOST=NODE sets a
+    /// host name's record and leaves it alone
     target: String,
     /// Also what is not confirmed healthy, or leaves clients unprotected
     #[arg(long)]

@@ -11,6 +11,7 @@ mod candidates;
 mod core;
 mod delays;
 mod kernel;
+mod nodes;
 mod pages;
 mod standby;
 
@@ -23,9 +24,11 @@ pub use core::{
 };
 pub use delays::{Delay, DelayQuestion, DelayReading};
 pub use kernel::{Counters, KernelReading, KernelScope, Keys, Realm};
+pub use nodes::{Handshake, NodeCheck, NodeReading, NodesReading};
 pub use pages::{AnyOrAll, Asker, Expect, Page, PageReading, Pages, PagesReading, Way};
 pub use standby::{StandbyQuestion, StandbyReading};
 
+use crate::setting::{Setting, Value};
 use crate::time::Moment;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -49,6 +52,10 @@ pub enum Question {
     Core(Box<CoreQuestion>),
     /// How long members of a proxy core take.
     Delays(Box<DelayQuestion>),
+    /// Nodes, side by side.
+    Nodes(BTreeSet<NodeCheck>),
+    /// What another program keeps.
+    Setting(Box<Setting>),
     /// Nothing but the time: what is asked in the next round is that much later.
     Wait {
         /// Which time this is asked in this run, from 0.
@@ -71,6 +78,8 @@ impl Question {
             | Self::Standby(_)
             | Self::Core(_)
             | Self::Delays(_)
+            | Self::Nodes(_)
+            | Self::Setting(_)
             | Self::Wait { .. } => false,
         }
     }
@@ -87,6 +96,8 @@ impl Question {
             | Self::Standby(_)
             | Self::Core(_)
             | Self::Delays(_)
+            | Self::Nodes(_)
+            | Self::Setting(_)
             | Self::Wait { .. } => false,
         }
     }
@@ -116,6 +127,10 @@ pub enum Reading {
     Core(Box<CoreReading>),
     /// What it measured.
     Delays(DelayReading),
+    /// What the nodes showed.
+    Nodes(NodesReading),
+    /// What stands there, or why it cannot be read.
+    Setting(Result<Value, String>),
     /// The time is over.
     Waited,
 }
@@ -188,6 +203,23 @@ impl Observation {
             (Question::List(asked), Reading::List { list, .. }) => Some((asked.as_ref(), list)),
             _ => None,
         })
+    }
+
+    /// What the nodes showed, once they were asked.
+    #[must_use]
+    pub fn nodes(&self) -> Option<&NodesReading> {
+        self.readings.values().find_map(|reading| {
+            let Reading::Nodes(nodes) = reading else { return None };
+            Some(nodes)
+        })
+    }
+
+    /// What stands there, once it was read, or why it cannot be read.
+    #[must_use]
+    pub fn setting(&self, setting: &Setting) -> Option<&Result<Value, String>> {
+        let reading = self.readings.get(&Question::Setting(Box::new(setting.clone())))?;
+        let Reading::Setting(value) = reading else { return None };
+        Some(value)
     }
 
     /// The trials so far.

@@ -1,5 +1,5 @@
 //! Values that other programs keep and that a person can change there too: the selected member of a
-//! proxy core's group.
+//! proxy core's group, the addresses of a host name.
 //!
 //! Such a value is a choice, not a possession. It is written once, when a transition wants it, and
 //! read back; a difference later is somebody's wish and is read, never healed.
@@ -7,6 +7,8 @@
 //! **Invariant:** a write names what it expects to stand there, so that a choice which nobody has
 //! looked at yet is never overwritten; a key names files of secrets and never a secret.
 
+use crate::dns::name::HostName;
+use crate::dns::record::{RecordSet, Zone};
 use crate::outcome::harmless;
 use crate::url::Target;
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,13 @@ pub enum Setting {
         /// The group, as the core names it.
         group: String,
     },
+    /// The address records of a host name.
+    Records {
+        /// The zone that they stand in.
+        zone: Zone,
+        /// The name.
+        host: HostName,
+    },
 }
 
 /// What it is.
@@ -31,6 +40,8 @@ pub enum Setting {
 pub enum Value {
     /// A member of a group.
     Member(String),
+    /// Address records.
+    Records(RecordSet),
 }
 
 /// A proxy core with a Clash API, and how it is reached.
@@ -103,6 +114,9 @@ impl Setting {
             (Self::Selected { core, group }, Value::Member(member)) => {
                 format!("select {} in {} of {core}", harmless(member), harmless(group))
             }
+            (Self::Selected { .. } | Self::Records { .. }, value) => {
+                format!("set {self} to {value}")
+            }
         }
     }
 }
@@ -111,6 +125,7 @@ impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Selected { core, group } => write!(f, "group {} of {core}", harmless(group)),
+            Self::Records { zone, host } => write!(f, "{host} in {zone}"),
         }
     }
 }
@@ -119,6 +134,7 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Member(member) => f.write_str(&harmless(member)),
+            Self::Records(records) => records.fmt(f),
         }
     }
 }

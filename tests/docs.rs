@@ -249,6 +249,9 @@ fn entries(manual: &str) -> Vec<(String, String)> {
         .collect()
 }
 
+/// Stands in the manual for a name that the operator gives.
+const ANY_NAME: &str = "NAME";
+
 /// What the schema of a kind says of a key that is named as in the manual.
 fn schema_says(root: &Value, kind: &str, path: &str) -> Option<String> {
     fn follow<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
@@ -267,6 +270,10 @@ fn schema_says(root: &Value, kind: &str, path: &str) -> Option<String> {
     }
     let mut here = &root["definitions"][kind];
     for part in path.split('.') {
+        if part == ANY_NAME {
+            here = follow(root, here).get("additionalProperties")?;
+            continue;
+        }
         let (key, is_list) = part.strip_suffix("[]").map_or((part, false), |key| (key, true));
         here = follow(root, here)["properties"].get(key)?;
         if is_list {
@@ -281,7 +288,7 @@ fn the_schema_says_of_a_key_what_the_manual_says() {
     let output =
         Command::new(env!("CARGO_BIN_EXE_egressctl")).args(["schema", "policy"]).output().unwrap();
     let root: Value = serde_json::from_slice(&output.stdout).unwrap();
-    for (kind, least) in [("pool", 80), ("selector", 25), ("guard", 20)] {
+    for (kind, least) in [("pool", 80), ("selector", 25), ("guard", 20), ("dns", 25)] {
         let entries = entries(&manual_of(kind));
         assert!(entries.len() > least, "{kind}: {}", entries.len());
         for (path, text) in entries {

@@ -96,17 +96,20 @@ fn a_text_that_is_no_policy_is_told_from_one_that_is_wrong() {
     for (text, said) in [
         ("", empty),
         ("  \n\t\n", empty),
-        ("{}", "it has no \"kind\": write one of pool, selector, guard"),
-        ("{\"clients\": []}", "it has no \"kind\": write one of pool, selector, guard"),
+        ("{}", "it has no \"kind\": write one of pool, selector, guard, dns"),
+        ("{\"clients\": []}", "it has no \"kind\": write one of pool, selector, guard, dns"),
         ("{\n \"kind\": \"pol\"}", "unknown kind \"pol\" at line 2; did you mean \"pool\"?"),
-        ("{\"kind\": \"vpn\"}", "unknown kind \"vpn\" at line 1; known: pool, selector, guard"),
+        (
+            "{\"kind\": \"vpn\"}",
+            "unknown kind \"vpn\" at line 1; known: pool, selector, guard, dns",
+        ),
         ("[1, 2]", "a policy is an object, {\"kind\": …}: this is another value"),
         ("kind = pool", "it is not JSON: expected value at line 1 column 1"),
         ("{\"kind\": \"pool\",}", "it is not JSON: trailing comma at line 1 column 17"),
         ("{\"kind\": \"pool\"", "it is not JSON: EOF while parsing an object at line 1 column 15"),
         ("{\"kind\": \"pool\"} x", "it is not JSON: trailing characters at line 1 column 18"),
-        ("{\"kind\": 3}", "\"kind\" is not a text: write one of pool, selector, guard"),
-        ("{\"kind\": null}", "it has no \"kind\": write one of pool, selector, guard"),
+        ("{\"kind\": 3}", "\"kind\" is not a text: write one of pool, selector, guard, dns"),
+        ("{\"kind\": null}", "it has no \"kind\": write one of pool, selector, guard, dns"),
     ] {
         assert_eq!(fault(text), said, "{text:?}");
     }
@@ -346,4 +349,185 @@ fn what_has_no_effect_beside_the_rest_is_noted() {
     );
     assert_eq!(notes("params", json!({"exit_direct_from_cache": true})), [""; 0]);
     assert_eq!(notes("bootstrap", json!({"wireguard": null})), [""; 0]);
+}
+
+fn names() -> Value {
+    let check = json!({ "tls": { "name": "fi.example.org" } });
+    json!({
+        "kind": "dns",
+        "driver": { "cloudflare": { "zone": "example.org", "token_file": "/t" } },
+        "nodes": {
+            "fi": { "address": "192.0.2.1", "check": check },
+            "de": { "address": "192.0.2.2", "check": check },
+        },
+        "hosts": { "fi.example.org": { "native": "fi", "fallbacks": ["de"] } },
+    })
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn host_names_that_contradict_their_policy_are_refused() {
+    Policy::parse(&names().to_string()).unwrap();
+    let host = |host: Value| json!({ "fi.example.org": host });
+    let node = |node: Value| json!({ "fi": node, "de": names()["nodes"]["de"] });
+    let tcp = json!({ "tcp": { "port": 443 } });
+    for (key, value, said) in [
+        ("hosts", json!({}), "hosts is empty: name at least one"),
+        (
+            "hosts",
+            json!({ "fi.badexample.org": { "native": "fi" } }),
+            "host fi.badexample.org is not in zone example.org",
+        ),
+        ("hosts", json!({ "fi": { "native": "fi" } }), "\"fi\" is not a host name"),
+        ("hosts", host(json!({ "native": "us" })), "names node us, which is none of nodes"),
+        (
+            "hosts",
+            host(json!({ "native": "fi", "fallbacks": ["de", "de"] })),
+            "names node de twice",
+        ),
+        ("hosts", host(json!({ "native": "fi", "fallbacks": ["fi"] })), "names node fi twice"),
+        (
+            "hosts",
+            host(json!({ "native": "fi", "fallbacks_by_region": { "fi": ["us"] } })),
+            "names node us, which",
+        ),
+        (
+            "hosts",
+            host(json!({ "native": "fi", "fallbacks_by_region": { "fi": [], "FI": [] } })),
+            "a name tells one region",
+        ),
+        ("hosts", host(json!({ "native": "fi", "records": 0 })), "records is 0: write 1 to 16"),
+        (
+            "hosts",
+            host(json!({ "native": "fi", "rotate_sec": 60 })),
+            "rotate_sec needs records of 2 or more",
+        ),
+        (
+            "hosts",
+            host(json!({ "native": "fi", "ttl": 20 })),
+            "Cloudflare takes 60 (30 for some) to 86400",
+        ),
+        (
+            "nodes",
+            node(json!({ "address": "192.0.2.2", "check": tcp })),
+            "have the same address 192.0.2.2",
+        ),
+        ("nodes", node(json!({ "address": "2001:db8::1", "check": tcp })), "invalid IPv4 address"),
+        (
+            "nodes",
+            node(json!({ "address": "192.0.2.1", "weight": 0, "check": tcp })),
+            "weight is 0",
+        ),
+        (
+            "nodes",
+            node(json!({ "address": "192.0.2.1", "check": { "tcp": { "port": 0 } } })),
+            "port is 0",
+        ),
+        (
+            "nodes",
+            node(
+                json!({ "address": "192.0.2.1", "check": { "tcp": { "port": 1, "timeout_sec": 11 } } }),
+            ),
+            "timeout_sec is 11: write 1 to 10",
+        ),
+        (
+            "nodes",
+            node(
+                json!({ "address": "192.0.2.1", "check": { "https": { "name": "a.org", "path": "x" } } }),
+            ),
+            "is no path",
+        ),
+        (
+            "nodes",
+            node(json!({ "address": "192.0.2.1", "check": { "icmp": {} } })),
+            "unknown variant `icmp`",
+        ),
+        (
+            "driver",
+            json!({ "cloudflare": { "zone": "example.org", "token_file": "t" } }),
+            "is not absolute",
+        ),
+        (
+            "driver",
+            json!({ "cloudflare": { "zone": "org", "token_file": "/t" } }),
+            "neither a zone's name nor its id",
+        ),
+        (
+            "driver",
+            json!({ "rfc2136": { "server": "192.0.2.53", "zone": "example.net", "key_file": "/k" } }),
+            "is not in zone example.net",
+        ),
+        (
+            "driver",
+            json!({ "rfc2136": { "server": "a b", "zone": "example.org", "key_file": "/k" } }),
+            "is no server",
+        ),
+        (
+            "driver",
+            json!({ "rfc2136": { "server": "2001:db8::53", "zone": "example.org", "key_file": "/k" } }),
+            "server",
+        ),
+        ("reference", json!({ "urls": [] }), "reference.urls is empty"),
+        ("params", json!({ "rise": 0 }), "params.rise is 0"),
+        ("params", json!({ "minimum_stay": 1 }), "did you mean \"minimum_stay_sec\"?"),
+    ] {
+        let mut policy = names();
+        policy[key] = value.clone();
+        let line = fault(&policy.to_string());
+        assert!(line.contains(said), "{key} = {value}: {line}");
+    }
+}
+
+#[test]
+fn the_port_of_a_name_server_may_be_named() {
+    for (server, port) in
+        [("192.0.2.53", 53), ("ns.example.org:5353", 5353), ("[2001:db8::53]:54", 54)]
+    {
+        let mut policy = names();
+        policy["driver"] =
+            json!({ "rfc2136": { "server": server, "zone": "example.org", "key_file": "/k" } });
+        let Policy::Dns(policy) = Policy::parse(&policy.to_string()).unwrap() else { panic!() };
+        let Some(egressctl::dns::record::Zone::Rfc2136 { port: found, .. }) = policy.zone() else {
+            panic!()
+        };
+        assert_eq!(found, port, "{server}");
+    }
+}
+
+#[test]
+fn what_resolvers_cannot_follow_is_noted() {
+    let mut policy = names();
+    policy["hosts"]["fi.example.org"]["ttl"] = json!(300);
+    let notes = Policy::parse(&policy.to_string()).unwrap().notes();
+    assert_eq!(notes.len(), 1);
+    assert!(notes[0].contains("shorter than twice the ttl 300 of fi.example.org"), "{notes:?}");
+}
+
+#[test]
+fn two_policies_keep_no_record_together() {
+    let name = |name: &str| egressctl::names::PolicyName::try_from(name.to_owned()).unwrap();
+    let other = |driver: Value, host: &str| {
+        let mut policy = names();
+        policy["driver"] = driver;
+        policy["hosts"] = json!({ host: { "native": "fi" } });
+        Policy::parse(&policy.to_string()).unwrap()
+    };
+    let cloudflare =
+        |token: &str| json!({ "cloudflare": { "zone": "example.org", "token_file": token } });
+    let lan =
+        json!({ "rfc2136": { "server": "192.0.2.53", "zone": "example.org", "key_file": "/k" } });
+    let ours = Policy::parse(&names().to_string()).unwrap();
+    let both =
+        |other: &Policy| egressctl::policy::overlap((&name("a"), &ours), (&name("b"), other));
+    assert_eq!(
+        both(&other(cloudflare("/u"), "fi.example.org")).as_deref(),
+        Some("the record of fi.example.org")
+    );
+    assert_eq!(both(&other(cloudflare("/u"), "de.example.org")), None);
+    assert_eq!(
+        both(&other(lan, "fi.example.org")),
+        None,
+        "the same name of the LAN is another record"
+    );
+    assert_eq!(both(&Policy::parse(&good().to_string()).unwrap()), None);
 }

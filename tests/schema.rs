@@ -12,6 +12,7 @@
     reason = "test code"
 )]
 
+mod dns_world;
 mod world;
 
 use egressctl::outcome::Ending;
@@ -98,7 +99,7 @@ fn whole_policies() -> Vec<Value> {
         policy
     };
     let pools = std::iter::once(pool.clone()).chain(providers.iter().map(with));
-    pools.chain(whole_selectors()).chain([whole_guard()]).collect()
+    pools.chain(whole_selectors()).chain([whole_guard()]).chain(dns_policies()).collect()
 }
 
 /// The same of a selector, with each driver.
@@ -140,6 +141,31 @@ fn whole_guard() -> Value {
             "delay_timeout_ms": 5_001, "backoff_min_sec": 31, "backoff_max_sec": 601, "give_back_max_sec": 3_601
         }
     })
+}
+
+/// The same of host names.
+fn dns_policies() -> Vec<Value> {
+    let node = |last: u8, check: Value| json!({ "address": format!("192.0.2.{last}"), "label": "HEL", "weight": 2, "check": check });
+    let mut dns = json!({
+        "$schema": "/usr/share/egressctl/policy.schema.json",
+        "kind": "dns",
+        "description": "all of it",
+        "driver": { "cloudflare": { "zone": "example.org", "token_file": "/t", "api": "https://192.0.2.9/v4" } },
+        "nodes": {
+            "a": node(1, json!({ "tcp": { "port": 80, "timeout_sec": 4 } })),
+            "b": node(2, json!({ "tls": { "port": 8443, "name": "b.example.org", "ca_file": "/ca", "timeout_sec": 4 } })),
+            "c": node(3, json!({ "https": { "port": 8443, "name": "c.example.org", "path": "/x", "expect_status": [204], "expect_body": "y",
+                                            "ca_file": "/ca", "timeout_sec": 4 } })),
+        },
+        "hosts": { "a.example.org": { "native": "a", "fallbacks": ["b"], "fallbacks_by_region": { "ru": ["c"] }, "ttl": 60, "records": 2,
+                                      "rotate_sec": 600 } },
+        "reference": { "urls": ["http://192.0.2.1/"] },
+        "params": { "check_interval_sec": 31, "fall": 3, "rise": 3, "minimum_stay_sec": 241, "flap_limit": 4, "flap_window_sec": 86401,
+                    "quarantine_sec": 21601, "mass_rounds": 4 }
+    });
+    let cloudflare = dns.clone();
+    dns["driver"] = json!({ "rfc2136": { "server": "192.0.2.53", "zone": "example.org", "key_file": "/k", "tool": "nsupdate" } });
+    vec![cloudflare, dns]
 }
 
 /// The schema that stands at the end of references.
@@ -187,10 +213,16 @@ fn places<'a>(root: &'a Value, policy: &Value) -> Vec<Place<'a>> {
                         schema["anyOf"].as_array().unwrap_or_else(|| panic!("{at}: no object"));
                     shapes.iter().find(|shape| shape["type"] == "object").unwrap()
                 };
-                into.push(Place { pointer: at.to_owned(), schema });
+                if schema.get("properties").is_some() {
+                    into.push(Place { pointer: at.to_owned(), schema });
+                }
                 for (key, value) in object {
+                    // What is named by the operator has one schema for all names.
                     let inner = schema["properties"]
                         .get(key)
+                        .or_else(|| {
+                            schema.get("additionalProperties").filter(|any| any.is_object())
+                        })
                         .unwrap_or_else(|| panic!("{at}/{key} is not described"));
                     walk(root, inner, value, &format!("{at}/{}", key.replace('/', "~1")), into);
                 }
@@ -500,4 +532,39 @@ fn what_a_pool_remembers_and_what_status_prints_are_as_described() {
     assert_eq!(complaints(&shown, &json!(statuses)), [""; 0]);
     assert!(!shown.is_valid(&json!({})));
     assert!(!state.is_valid(&json!({})));
+}
+
+#[test]
+fn what_host_names_remember_and_what_status_prints_are_as_described() {
+    use dns_world::{Life, policy};
+    let (state, shown) = (judge(&schema("state")), judge(&schema("status")));
+    let hosts = json!({ "fi.example.org": { "native": "fi", "fallbacks": ["de"] } });
+    let mut lab = dns_world::Lab::new(policy(2, &hosts, &json!({ "flap_limit": 1 })));
+    let status = |lab: &dns_world::Lab, record: &Record<egressctl::dns::DnsState>| {
+        let status = egressctl::dns::status::status(&lab.name, &lab.policy, record, &lab.now);
+        serde_json::to_value(status).unwrap()
+    };
+    let mut statuses = vec![status(&lab, &Record::default())];
+    for (life, edit) in [
+        (Life::Alive, None),
+        (Life::Dead, None),
+        (Life::Dead, None),
+        (Life::Unseen, Some("198.51.100.9")),
+    ] {
+        lab.set(&["fi"], life);
+        if let Some(edit) = edit {
+            lab.edit("fi.example.org", &[edit]);
+        }
+        lab.next(30);
+        let record = Record { machine: lab.state.clone(), ..Record::default() };
+        let file = json!({ "version": 1, "kind": "dns", "policy": "names", "path": "/etc/egressctl/names.json",
+                           "generation": 7, "saved_at": lab.now.at, "body": record });
+        assert_eq!(complaints(&state, &file), [""; 0]);
+        statuses.push(status(&lab, &record));
+    }
+    assert_eq!(statuses[3]["hosts"][0]["state"], "NATIVE_QUARANTINED");
+    assert_eq!(statuses[4]["hosts"][0]["paused"], "edited");
+    for status in &statuses {
+        assert_eq!(complaints(&shown, status), [""; 0], "{status}");
+    }
 }

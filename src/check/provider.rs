@@ -164,7 +164,9 @@ mod tests {
                            "clients": ["10.77.0.11"], "provider": provider });
         match Policy::parse(&text.to_string()).unwrap() {
             Policy::Pool(policy) => policy.provider,
-            other @ (Policy::Selector(_) | Policy::Guard(_)) => panic!("{other:?}"),
+            other @ (Policy::Selector(_) | Policy::Guard(_) | Policy::Dns(_)) => {
+                panic!("{other:?}")
+            }
         }
     }
 

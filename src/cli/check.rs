@@ -128,7 +128,7 @@ fn one(
 ) -> anyhow::Result<(Needs, Checked)> {
     match &found.policy {
         Policy::Pool(policy) => pool(found, policy, state_dir, machine, states),
-        Policy::Selector(_) | Policy::Guard(_) => {
+        Policy::Selector(_) | Policy::Guard(_) | Policy::Dns(_) => {
             kind::with(found, state_dir, MANNER, Common { machine })
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** a command is written once, for any machine.
 
+use crate::dns::Dns;
 use crate::guard::Guard;
 use crate::host::policies::Found;
 use crate::machine::Machine;
@@ -35,6 +36,7 @@ pub(super) fn with<W: Work>(found: &Found, state_dir: &Path, manner: Manner, wor
         Policy::Pool(policy) => work.with(&order::<Pool>(found, policy, state_dir, manner)),
         Policy::Selector(policy) => work.with(&order::<Selector>(found, policy, state_dir, manner)),
         Policy::Guard(policy) => work.with(&order::<Guard>(found, policy, state_dir, manner)),
+        Policy::Dns(policy) => work.with(&order::<Dns>(found, policy, state_dir, manner)),
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) enum Described {
 }
 
 /// Every kind of policy.
-const KINDS: [Kind; 3] = [Kind::Pool, Kind::Selector, Kind::Guard];
+const KINDS: [Kind; 4] = [Kind::Pool, Kind::Selector, Kind::Guard, Kind::Dns];
 
 /// What a policy of a kind may say.
 fn policy_of(kind: Kind) -> &'static str {
@@ -30,6 +30,7 @@ fn policy_of(kind: Kind) -> &'static str {
         Kind::Pool => include_str!("schema/policy/pool.json"),
         Kind::Selector => include_str!("schema/policy/selector.json"),
         Kind::Guard => include_str!("schema/policy/guard.json"),
+        Kind::Dns => include_str!("schema/policy/dns.json"),
     }
 }
 
@@ -39,6 +40,7 @@ fn status_of(kind: Kind) -> &'static str {
         Kind::Pool => include_str!("schema/status/pool.json"),
         Kind::Selector => include_str!("schema/status/selector.json"),
         Kind::Guard => include_str!("schema/status/guard.json"),
+        Kind::Dns => include_str!("schema/status/dns.json"),
     }
 }
 

@@ -81,11 +81,16 @@ pub(super) fn prove(
     let Turn::Writes(intent) = turn(subject, carried.before, false) else {
         return applied(decided.wished.clone());
     };
-    let Value::Member(to) = &edit.to;
-    let Value::Member(expected) = &edit.expected;
+    let (Value::Member(to), Value::Member(expected)) = (&edit.to, &edit.expected) else {
+        return applied(decided.wished.clone());
+    };
     let attempt = Attempt { subject, intent: &intent, tries: carried.tries, now };
     match written {
         Written::Unreadable { why } => Proof::Unknown(format!("{setting}: {why}")),
+        // A group holds a member and nothing else.
+        Written::Overtaken { found: Value::Records(_) } => {
+            Proof::Unknown(format!("{setting} reads back as records"))
+        }
         Written::Overtaken { found: Value::Member(found) } => {
             let mut state = intent.counted.clone();
             state.confirmed = Confirmed { member: found.clone(), life: intent.life.clone() };

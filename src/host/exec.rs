@@ -283,6 +283,7 @@ fn package_of(program: &str) -> Option<&'static str> {
         "sysctl" => Some("procps"),
         "conntrack" => Some("conntrack"),
         "nsupdate" => Some("bind9-dnsutils"),
+        "knsupdate" => Some("knot-dnsutils"),
         "awg" => Some("amneziawg-tools"),
         "wireguard-go" | "amneziawg-go" => Some("it, or a kernel with WireGuard"),
         _ => None,

@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** whatever goes wrong, the text of it holds no secret.
 
+use super::dns;
 use crate::setting::{Edit, Setting, Value};
 
 /// Why a write was not taken.
@@ -11,6 +12,22 @@ pub struct Refusal {
     pub why: String,
     /// When to try again at the earliest, if that was said, in seconds.
     pub retry_after_sec: Option<u64>,
+    /// Whether it is not to be believed though it reads back as written.
+    pub is_doubtful: bool,
+}
+
+impl Refusal {
+    /// A refusal.
+    #[must_use]
+    pub fn new(why: String) -> Self {
+        Self { why, retry_after_sec: None, is_doubtful: false }
+    }
+
+    /// A write that was taken and of which more should show than does.
+    #[must_use]
+    pub fn doubtful(why: String) -> Self {
+        Self { is_doubtful: true, ..Self::new(why) }
+    }
 }
 
 /// What stands there.
@@ -20,6 +37,7 @@ pub struct Refusal {
 pub fn read(setting: &Setting) -> Result<Value, String> {
     match setting {
         Setting::Selected { core, group } => super::clash::selected(core, group).map(Value::Member),
+        Setting::Records { zone, host } => dns::read(zone, host).map(Value::Records),
     }
 }
 
@@ -28,10 +46,17 @@ pub fn read(setting: &Setting) -> Result<Value, String> {
 /// # Errors
 /// What the other program said against it.
 pub fn write(setting: &Setting, edit: &Edit) -> Result<(), Refusal> {
-    match (setting, &edit.to) {
-        (Setting::Selected { core, group }, Value::Member(member)) => {
-            super::clash::select(core, group, member)
-                .map_err(|why| Refusal { why, retry_after_sec: None })
+    match (setting, &edit.expected, &edit.to) {
+        (Setting::Selected { core, group }, _, Value::Member(member)) => {
+            super::clash::select(core, group, member).map_err(Refusal::new)
+        }
+        (Setting::Records { zone, host }, Value::Records(expected), Value::Records(to)) => {
+            dns::write(zone, host, expected, to)
+        }
+        (Setting::Selected { .. }, _, Value::Records(_))
+        | (Setting::Records { .. }, Value::Member(_), _)
+        | (Setting::Records { .. }, _, Value::Member(_)) => {
+            Err(Refusal::new(format!("{setting} cannot be {}", edit.to)))
         }
     }
 }

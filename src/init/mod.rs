@@ -64,7 +64,7 @@ pub fn draft(kind: &str, here: &Here) -> Result<Draft, String> {
     let known = KINDS.map(Kind::as_str).join(", ");
     match serde_json::from_value::<Kind>(Value::String(kind.to_owned())) {
         Ok(Kind::Pool) => pool::draft(here),
-        Ok(Kind::Selector | Kind::Guard) => {
+        Ok(Kind::Selector | Kind::Guard | Kind::Dns) => {
             Err(format!("a policy of kind {kind} is written by hand: init can make {known}"))
         }
         Err(_) => Err(format!("init knows no kind {kind:?}: it can make {known}")),

@@ -8,6 +8,7 @@
 
 mod clash;
 mod clients;
+pub mod dns;
 mod fault;
 pub mod guard;
 mod overlap;
@@ -17,6 +18,7 @@ pub mod selector;
 mod validate;
 
 pub use clients::{ClientEntry, ClientKey};
+pub use dns::DnsPolicy;
 pub use fault::PolicyFault;
 pub use guard::GuardPolicy;
 pub use overlap::overlap;
@@ -36,6 +38,8 @@ pub enum Kind {
     Selector,
     /// Help for a proxy core's automatic group.
     Guard,
+    /// Host names that follow living nodes.
+    Dns,
 }
 
 impl Kind {
@@ -46,6 +50,7 @@ impl Kind {
             Self::Pool => "pool",
             Self::Selector => "selector",
             Self::Guard => "guard",
+            Self::Dns => "dns",
         }
     }
 }
@@ -65,6 +70,8 @@ pub enum Policy {
     Selector(Box<SelectorPolicy>),
     /// Help for a proxy core's automatic group.
     Guard(Box<GuardPolicy>),
+    /// Host names that follow living nodes.
+    Dns(Box<DnsPolicy>),
 }
 
 impl Policy {
@@ -94,16 +101,23 @@ impl Policy {
             }
             Kind::Selector => Ok(Self::Selector(Box::new(SelectorPolicy::parse(text)?))),
             Kind::Guard => Ok(Self::Guard(Box::new(GuardPolicy::parse(text)?))),
+            Kind::Dns => {
+                let policy: DnsPolicy =
+                    serde_json::from_str(text).map_err(|e| PolicyFault::from_json(&e))?;
+                policy.validate()?;
+                Ok(Self::Dns(Box::new(policy)))
+            }
         }
     }
 
-    /// What it asks for and this version does not do, a line each.
+    /// What it asks for that is unwise or that this version does not do, a line each.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         match self {
             Self::Pool(policy) => policy.notes(),
             Self::Selector(policy) => policy.notes(),
             Self::Guard(policy) => policy.notes(),
+            Self::Dns(policy) => policy.notes(),
         }
     }
 
@@ -114,6 +128,7 @@ impl Policy {
             Self::Pool(_) => Kind::Pool,
             Self::Selector(_) => Kind::Selector,
             Self::Guard(_) => Kind::Guard,
+            Self::Dns(_) => Kind::Dns,
         }
     }
 }

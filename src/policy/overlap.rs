@@ -29,9 +29,18 @@ pub fn overlap(a: (&PolicyName, &Policy), b: (&PolicyName, &Policy)) -> Option<S
             }
             Driver::Route(_) => None,
         },
-        (Policy::Pool(_), Policy::Guard(_)) | (Policy::Guard(_), Policy::Pool(_)) => None,
         (Policy::Pool(pool), Policy::Selector(selector))
         | (Policy::Selector(selector), Policy::Pool(pool)) => pool_and_selector(pool, selector),
+        // The same name at two providers, one for the LAN and one for the world, is two records.
+        (Policy::Dns(a), Policy::Dns(b)) => {
+            let same = a.zone().zip(b.zone()).is_some_and(|(a, b)| a.is_where(&b));
+            let both = a.hosts.keys().find(|host| same && b.hosts.contains_key(*host));
+            both.map(|host| format!("the record of {host}"))
+        }
+        (Policy::Pool(_), Policy::Guard(_))
+        | (Policy::Guard(_), Policy::Pool(_))
+        | (Policy::Pool(_) | Policy::Selector(_) | Policy::Guard(_), Policy::Dns(_))
+        | (Policy::Dns(_), Policy::Pool(_) | Policy::Selector(_) | Policy::Guard(_)) => None,
     }
 }
 

@@ -102,6 +102,10 @@ impl Machine for Selector {
                 let future = overtaken(policy, before(), carried.before, member, now);
                 Proof::Settle(Box::new(future), Settled::Applied)
             }
+            // A group holds a member, whatever another kind of setting holds.
+            Written::Overtaken { found: found @ Value::Records(_) } => {
+                Proof::Unknown(format!("{setting}: it holds {found}"))
+            }
             Written::Unreadable { why } => Proof::Unknown(format!("{setting}: {why}")),
         }
     }

@@ -88,7 +88,12 @@ impl Lab {
                 Reading::Standby(Box::new(StandbyReading { described }))
             }
             // No pool asks for more than the time.
-            Question::Core(_) | Question::Delays(_) | Question::Wait { .. } => Reading::Waited,
+            // A pool asks for none of these.
+            Question::Core(_)
+            | Question::Delays(_)
+            | Question::Nodes(_)
+            | Question::Setting(_)
+            | Question::Wait { .. } => Reading::Waited,
             Question::Trial(trial) => {
                 self.later(self.trial_sec);
                 Reading::Trial(self.trial(trial)?)

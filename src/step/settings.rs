@@ -3,13 +3,21 @@
 //! **Invariant:** nothing is written over a value that nobody has looked at, and nothing is put back
 //! but what a run of ours wrote.
 
-use crate::host::setting;
+use crate::host::{setting, side_by_side};
 use crate::setting::{Edit, Flight, Setting, Written};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// So many are written at a time: a node that dies takes many host names with it, and none of them
+/// should wait for all the others.
+const AT_A_TIME: usize = 16;
+
 /// Writes all of them, each a change of its own, and says what became of each.
 pub(super) fn write_all(edits: &BTreeMap<Setting, Edit>) -> BTreeMap<Setting, Written> {
-    edits.iter().map(|(setting, edit)| (setting.clone(), write(setting, edit))).collect()
+    let edits: Vec<(&Setting, &Edit)> = edits.iter().collect();
+    let written = edits.chunks(AT_A_TIME).flat_map(|some| {
+        side_by_side(some, |(setting, edit)| ((*setting).clone(), write(setting, edit)))
+    });
+    written.collect()
 }
 
 fn write(setting: &Setting, edit: &Edit) -> Written {
@@ -21,7 +29,10 @@ fn write(setting: &Setting, edit: &Edit) -> Written {
     }
     let written = setting::write(setting, edit);
     match setting::read(setting) {
-        Ok(stands) if stands == edit.to => Written::Done,
+        Ok(stands) if stands == edit.to => match written {
+            Err(refusal) if refusal.is_doubtful => Written::Unreadable { why: refusal.why },
+            Ok(()) | Err(_) => Written::Done,
+        },
         Ok(stands) if stands == edit.expected => {
             let (why, retry_after_sec) = match written {
                 Ok(()) => ("it was accepted and reads back as before".to_owned(), None),

@@ -361,9 +361,8 @@ impl<'a> Play<'a> {
                     Proof::Settle(future, settled) => {
                         let mut left = (*future).clone();
                         left.settings.retain(|setting, edit| {
-                            let Value::Member(to) = &edit.to;
                             written.get(setting) != Some(&Written::Done)
-                                || *to != self.world.selected
+                                || edit.to != Value::Member(self.world.selected.clone())
                         });
                         self.writes(&left);
                         self.state = Some(future.state.clone());
@@ -378,7 +377,9 @@ impl<'a> Play<'a> {
 
     fn writes(&mut self, future: &Future<GuardState>) -> BTreeMap<Setting, Written> {
         let write = |world: &mut World, setting: &Setting, expected: &Value, to: &Value| {
-            let (Value::Member(expected), Value::Member(to)) = (expected, to);
+            let (Value::Member(expected), Value::Member(to)) = (expected, to) else {
+                panic!("a group holds a member, not {to:?}");
+            };
             (setting.clone(), world.takes(expected, to))
         };
         let world = &mut self.world;

@@ -297,8 +297,8 @@ impl<'a> Play<'a> {
             .settings
             .iter()
             .map(|(setting, edit)| {
-                let Value::Member(expected) = &edit.expected;
-                let Value::Member(to) = &edit.to;
+                let Value::Member(expected) = &edit.expected else { panic!("{edit:?}") };
+                let Value::Member(to) = &edit.to else { panic!("{edit:?}") };
                 assert_eq!(*expected, self.world.selected, "it expects what does not stand there");
                 (setting.clone(), self.world.takes(to))
             })

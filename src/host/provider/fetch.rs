@@ -3,8 +3,6 @@
 //! **Invariant:** what is sent goes to the hosts that the policy names and to no other, however an
 //! answer redirects; a body counts only when all of it came.
 
-mod later;
-
 use super::entry::{Offer, OwnEnd};
 use super::{MAX_LIST, NoList, Offers, Trouble};
 use crate::host::files;
@@ -202,7 +200,7 @@ impl<'a> Fetch<'a> {
                 why: format!("{host}: answers {}{hint}", answer.status),
                 // Portals send their page with these.
                 answered: !matches!(answer.status, 300..=399 | 511),
-                retry_after_sec: later::seconds(&answer),
+                retry_after_sec: crate::host::retry_after::seconds(&answer),
                 is_final: answer.status == 429,
             });
         }

@@ -11,7 +11,7 @@ const LONGEST_SEC: u64 = 86_400;
 
 /// How many seconds the server wishes to be left alone. A date is taken relative to the server's
 /// own clock, for ours may be wrong.
-pub(super) fn seconds(answer: &Answer) -> Option<u64> {
+pub(in crate::host) fn seconds(answer: &Answer) -> Option<u64> {
     seconds_of(answer.retry_after.as_deref()?, answer.date.as_deref(), Timestamp::now())
 }
 
