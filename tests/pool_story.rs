@@ -116,7 +116,7 @@ fn five_slots_come_up_in_one_step_and_are_repaired_until_nothing_is_left() {
     assert!(settled.is_steady(), "{settled:#?}");
     assert_eq!(pool.status()["pool"]["quarantined"], 7);
     pool.nothing_leaked();
-    assert_eq!((lab.capture.resets(), lab.capture.strays()), (vec![], vec![]));
+    assert_eq!((lab.capture.resets_of_flows(), lab.capture.strays()), (vec![], vec![]));
 }
 
 #[test]

@@ -110,7 +110,14 @@ impl Capture {
         self.settled().resets.clone()
     }
 
-    /// The same since a moment.
+    /// Those of them that belong to a client's flow. A reference whose answer comes after its
+    /// deadline draws a reset too, the gateway's own, which tells nobody anything about a client.
+    pub fn resets_of_flows(&self) -> Vec<Reset> {
+        let flows = |reset: &Reset| names::is_target(reset.to) || names::is_tunnel(reset.from);
+        self.resets().into_iter().filter(flows).collect()
+    }
+
+    /// All resets since a moment.
     pub fn resets_since(&self, mark: Mark) -> Vec<Reset> {
         self.settled().resets[mark.resets..].to_vec()
     }

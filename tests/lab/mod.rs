@@ -28,8 +28,10 @@ use gateway::Gateway;
 use serde_json::{Value, json};
 use source::Source;
 use space::Ground;
+use std::net::Ipv4Addr;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use topology::{Baseline, Spaces};
 use web::{Servers, Traps};
 
@@ -173,6 +175,18 @@ impl Lab {
     /// The namespaces, for what has no method of its own.
     pub fn spaces(&self) -> &Spaces {
         &self.spaces
+    }
+
+    /// Whether a server of the web waits for this address to acknowledge something, and so sends it again.
+    pub fn web_owes(&self, to: Ipv4Addr) -> bool {
+        let sockets = self.spaces.web.inside(|| space::run(Command::new("ss").arg("-Htn"), ""));
+        sockets.lines().any(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [_, _, unacknowledged, _, peer, ..] = words[..] else { return false };
+            let host = peer.rsplit_once(':').map_or(peer, |(host, _)| host);
+            let host = host.trim_matches(['[', ']']).trim_start_matches("::ffff:");
+            unacknowledged != "0" && host == to.to_string()
+        })
     }
 
     /// A folder of the lab's own, which goes with it.
