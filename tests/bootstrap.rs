@@ -282,6 +282,38 @@ fn a_list_that_has_not_changed_is_fetched_with_its_version_and_counts_as_fetched
 }
 
 #[test]
+fn direct_does_not_end_on_a_slot_that_cannot_be_judged_unless_its_proof_passes() {
+    for still_alive in [false, true] {
+        let only_uplink = json!({ "bootstrap_strategy_order": ["direct"] });
+        let mut lab = lab(1, &ALL[..3], &Value::Null, &only_uplink);
+        lab.policy.test.parallel = 1;
+        lab.step();
+        lab.set(&ALL[..3], Endpoint::Dead);
+        until(&mut lab, 12, |played| played.after.mode == Mode::BootstrapRecovery);
+        // The slot's endpoint passes; of the rest of the list one is tested in this step, one in the next.
+        lab.set(&["a"], Endpoint::Alive);
+        lab.trial_sec = 11;
+        let tested = |played: &Played| {
+            played.after.fresh.as_ref().is_some_and(|fresh| fresh.tested.len() == 2)
+        };
+        let halfway = until(&mut lab, 12, tested);
+        assert!(halfway.after.serves(&world::interface("vpn1")), "{}", story(&lab, &halfway));
+        lab.blind = true;
+        if !still_alive {
+            lab.set(&["a"], Endpoint::Dead);
+        }
+        lab.later(10);
+        let played = lab.step();
+        let direct = played.after.egress.values().all(|egress| *egress == Egress::Direct);
+        let ended = (played.after.mode != Mode::BootstrapRecovery, !direct);
+        assert_eq!(ended, (still_alive, still_alive), "{}", story(&lab, &played));
+        lab.blind = false;
+        lab.set(&["a"], Endpoint::Alive);
+        until(&mut lab, 8, |played| played.after.mode == Mode::Normal);
+    }
+}
+
+#[test]
 fn out_of_direct_an_unchanged_list_is_a_list() {
     let mut lab = lab(1, &ALL[..2], &Value::Null, &json!({}));
     lab.tag = Some("v1".to_owned());

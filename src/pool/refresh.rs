@@ -312,6 +312,16 @@ impl Turn<'_> {
         }
     }
 
+    /// Direct ends on slots that were seen to carry requests in this very step: one that serves and
+    /// did not answer, as when it cannot be judged, is proven like a new one.
+    fn prove_unseen(&mut self) {
+        for slot in self.serving() {
+            if !self.answers(&slot) && !self.loaded.contains(&slot) {
+                self.loaded.push(slot);
+            }
+        }
+    }
+
     /// Loads what passed a new test in a new list, and so is no longer quarantined.
     fn load_new(&mut self, slot: &Interface, candidate: &Candidate) {
         self.state.quarantine.remove(&candidate.endpoint());
@@ -340,12 +350,16 @@ impl Turn<'_> {
         self.state.refresh_tried_at = Some(self.now.clone());
         self.state.bootstrap = Bootstrap::default();
         self.state.proven = true;
+        let ends_direct = self.state.mode.is_direct();
         if complete || self.state.pool.is_none() {
             // Of the old quarantine only what is younger than the list stays.
             self.state.quarantine.retain(|_, q| !is_later(&fresh.fetched_at, &q.since));
             self.state.pool = Some(fresh);
         } else {
             self.join(&fresh);
+        }
+        if ends_direct {
+            self.prove_unseen();
         }
         if complete {
             self.state.repair_events_since_full_refresh = 0;
