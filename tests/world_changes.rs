@@ -18,6 +18,7 @@ use egressctl::machine::{Cut, Machine as _, Subject};
 use egressctl::names::Table;
 use egressctl::pool::Pool;
 use egressctl::pool::state::{Content, Egress, Mode};
+use egressctl::simulate::{apply, same_world};
 use serde_json::{Value, json};
 use world::{Endpoint, Lab, Source, Steps as _, Uplink, interface, lab_of, policy, policy_by};
 
@@ -59,6 +60,26 @@ fn a_setting_of_a_device_that_is_gone_is_not_given_back() {
     let mut wished = World::default();
     wished.sysctls.insert("net/ipv4/conf/ppp77/src_valid_mark".to_owned(), "0".to_owned());
     assert_eq!(diff(&World::default(), &wished, &Pool::means(&lab.policy)), []);
+}
+
+#[test]
+fn the_undo_of_a_removed_tunnel_brings_back_its_routes_and_settings() {
+    let lab = normal(2, &["a", "b", "c"]);
+    let gone = interface("vpn2");
+    let mut wished = lab.kernel.clone();
+    wished.tunnels.remove(&gone);
+    wished.routes.retain(|route| route.dev.as_deref() != Some(gone.as_str()));
+    wished.sysctls.retain(|path, _| !path.contains(gone.as_str()));
+    let plan = diff(&lab.kernel, &wished, &Pool::means(&lab.policy));
+    let mut world = lab.kernel.clone();
+    for action in plan.iter().map(|step| &step.action) {
+        apply(&mut world, action, &lab.files).unwrap();
+    }
+    assert_eq!(same_world(&world, &wished), Ok(()));
+    for action in plan.iter().rev().flat_map(|step| &step.undo) {
+        apply(&mut world, action, &lab.files).unwrap();
+    }
+    assert_eq!(same_world(&world, &lab.kernel), Ok(()));
 }
 
 #[test]

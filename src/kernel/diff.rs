@@ -35,9 +35,10 @@ pub fn diff(actual: &World, desired: &World, means: &Means) -> Vec<Step> {
                     interface: interface.clone(),
                     backend: means.backend.clone(),
                 },
-                // Its routes go with its device and have to come back with it.
+                // Its settings and routes go with its device and have to come back with it.
                 undo: make_tunnel(interface, present, means)
                     .into_iter()
+                    .chain(settings_of(actual, interface))
                     .chain(routes_by(actual, interface).cloned().map(Action::ReplaceRoute))
                     .collect(),
             });
@@ -217,6 +218,16 @@ fn routes(actual: &World, desired: &World, steps: &mut Vec<Step>) {
 fn routes_by<'a>(world: &'a World, device: &Interface) -> impl Iterator<Item = &'a Route> {
     let device = device.as_str().to_owned();
     world.routes.iter().filter(move |route| route.dev.as_deref() == Some(device.as_str()))
+}
+
+/// What gives a device that was made anew the settings that it has.
+fn settings_of<'a>(world: &'a World, device: &Interface) -> impl Iterator<Item = Action> + 'a {
+    let of_device = format!("/{device}/");
+    world
+        .sysctls
+        .iter()
+        .filter(move |(path, _)| path.contains(&of_device))
+        .map(|(path, value)| Action::Sysctl { path: path.clone(), value: value.clone() })
 }
 
 /// Whether `ip route replace` of one puts it in the place of the other.
