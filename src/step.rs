@@ -81,6 +81,8 @@ struct Run<'a, M: Machine> {
     wait: Option<on_trial::Wait>,
     /// What the report says beside the machine's reasons.
     notes: Vec<ReasonText>,
+    /// The lists that are needed once the state is written, where one came and nothing was changed.
+    lists: Option<BTreeSet<u32>>,
 }
 
 /// Steps one policy. What goes wrong is in the report.
@@ -165,6 +167,7 @@ fn begin<'a, M: Machine>(order: &'a Order<'a, M>) -> anyhow::Result<Begun<'a, M>
         commanded: false,
         wait: None,
         notes: Vec::new(),
+        lists: None,
     })))
 }
 
@@ -348,8 +351,12 @@ impl<M: Machine> Run<'_, M> {
             reasons: report.reasons.clone(),
         });
         if let Err(error) = self.held.commit(&self.record, &now) {
-            report =
-                report.because("state", format!("{error:#}")).ended(Ending::Failed, Exit::Failed);
+            return report
+                .because("state", format!("{error:#}"))
+                .ended(Ending::Failed, Exit::Failed);
+        }
+        if let Some(lists) = &self.lists {
+            self.forget(lists);
         }
         report
     }

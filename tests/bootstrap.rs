@@ -76,8 +76,7 @@ fn in_service_the_uplink_is_asked_first_and_then_each_serving_slot() {
     asks_for_a_refresh(&mut lab);
     lab.later(10);
     let played = lab.step();
-    let by: BTreeSet<String> = asked_by(&played).into_iter().collect();
-    assert_eq!(by, ["eth0", "vpn1"].map(str::to_owned).into(), "vpn2 is not asked for nothing");
+    assert_eq!(asked_by(&played), ["eth0", "vpn1"], "vpn2 is not asked for nothing");
     assert_eq!(played.after.mode, Mode::Normal);
     assert_eq!(played.after.pool.as_ref().unwrap().generation, 2);
 }
@@ -88,6 +87,49 @@ fn a_provider_that_wants_a_tunnel_is_never_asked_by_the_uplink() {
     let first = lab.step();
     assert_eq!(asked_by(&first), Vec::<String>::new(), "there is no tunnel on the first run");
     assert_eq!(first.after.mode, Mode::FullPoolRefresh);
+
+    // Nor is it in service.
+    let mut lab = self::lab(2, &ALL[..4], &Value::Null, &json!({}));
+    lab.step();
+    lab.policy = policy_by(2, 4, &json!({}), &provider(&json!("tunnel")));
+    asks_for_a_refresh(&mut lab);
+    lab.later(10);
+    let played = lab.step();
+    assert_eq!(asked_by(&played), ["vpn1"]);
+    assert_eq!(played.after.pool.as_ref().unwrap().generation, 2);
+}
+
+#[test]
+fn a_short_list_is_taken_at_once_where_no_slot_serves() {
+    let mut lab = lab(1, &ALL[..4], &Value::Null, &json!({}));
+    lab.step();
+    lab.set(&ALL[..4], Endpoint::Dead);
+    lab.source = Source::Unavailable;
+    until(&mut lab, 12, |played| played.after.mode == Mode::BootstrapRecovery);
+    lab.source = Source::lists(&["e"]);
+    lab.endpoints.insert("e".to_owned(), Endpoint::Alive);
+    let mut codes = Vec::new();
+    until(&mut lab, 8, |played| {
+        codes.extend(played.codes());
+        played.after.mode == Mode::Normal
+    });
+    assert!(!codes.iter().any(|code| code == "list-refused"), "{codes:?}");
+}
+
+#[test]
+fn short_lists_that_differ_are_not_one_that_came_three_times() {
+    let mut lab = lab(1, &ALL[..4], &Value::Null, &json!({}));
+    lab.step();
+    for nth in 0..6 {
+        lab.source = Source::lists(&ALL[nth % 2..=nth % 2]);
+        lab.state.as_mut().unwrap().refresh_asked = Some(lab.now.clone());
+        lab.later(10);
+        lab.step();
+        lab.later(10);
+        let played = lab.step();
+        assert_eq!(played.codes()[0], "list-refused", "{:?}", played.codes());
+    }
+    assert_eq!(lab.state().pool.as_ref().unwrap().generation, 1);
 }
 
 #[test]
@@ -112,6 +154,92 @@ fn a_refusal_is_honoured_and_never_asked_again_at_once() {
     assert_eq!(asked_by(&lab.step()).len(), 1);
     lab.later(130);
     assert_eq!(asked_by(&lab.step()), Vec::<String>::new(), "the wait doubles");
+}
+
+#[test]
+fn refusals_in_a_row_double_the_wait_up_to_a_bound_and_no_two_gateways_come_back_together() {
+    let waits = |offset: u64| {
+        let params = json!({ "hmn_refresh_retry_interval_sec": 100 });
+        let mut lab = lab(1, &ALL[..2], &Value::Null, &params);
+        lab.later(offset);
+        lab.step();
+        lab.source = Source::Refuses(0);
+        asks_for_a_refresh(&mut lab);
+        let mut waits = Vec::new();
+        for _ in 0..6 {
+            lab.later(2_000);
+            assert_eq!(asked_by(&lab.step()).len(), 1);
+            waits.push(lab.state().refusal_wait_sec.unwrap());
+        }
+        lab.source = Source::lists(&ALL[..2]);
+        lab.later(2_000);
+        lab.step();
+        assert_eq!(lab.state().refusal_wait_sec, None, "a list ends it");
+        waits
+    };
+    let all: Vec<Vec<u64>> = (0..8).map(waits).collect();
+    for (nth, wait) in [100, 200, 400, 800, 1_600, 1_600].into_iter().enumerate() {
+        let seen: BTreeSet<u64> = all.iter().map(|waits| waits[nth]).collect();
+        assert!(seen.iter().all(|seen| (wait..=wait + wait / 10).contains(seen)), "{seen:?}");
+        assert!(seen.len() > 3, "they differ: {seen:?}");
+    }
+}
+
+#[test]
+fn why_a_refresh_came_to_nothing_is_told_until_one_came_to_something() {
+    let said = |played: &Played| {
+        let reasons = &played.decision.wished.reasons;
+        reasons.iter().find(|said| said.code == "refresh-later").map(|said| said.text.clone())
+    };
+    let mut lab = lab(2, &ALL[..2], &Value::Null, &json!({}));
+    lab.step();
+    lab.source = Source::Unavailable;
+    asks_for_a_refresh(&mut lab);
+    lab.later(10);
+    lab.step();
+    lab.later(10);
+    let why = said(&lab.step()).unwrap();
+    assert!(why.contains("the last came to nothing: the provider gave no list: "), "{why}");
+    lab.source = Source::lists(&ALL[..2]);
+    asks_for_a_refresh(&mut lab);
+    lab.later(10);
+    assert_eq!(lab.step().after.mode, Mode::Normal);
+    lab.set(&["a"], Endpoint::Dead);
+    let waits = until(&mut lab, 12, |played| said(played).is_some());
+    let why = said(&waits).unwrap();
+    assert!(!why.contains("came to nothing"), "{:?}: {why}", waits.after.mode);
+}
+
+#[test]
+fn what_it_is_asked_with_when_no_name_is_resolved_is_the_last_good_answer() {
+    let by_name = json!({ "http": { "url": "https://list.example/l", "via": null } });
+    let mut lab = lab_of(policy_by(1, 1, &json!({}), &by_name), &ALL[..2]);
+    let known = |played: &Played| {
+        let (question, _) = played.seen.lists().next().unwrap();
+        question.names.get("list.example").cloned().unwrap_or_default()
+    };
+    let first = known(&lab.step());
+    assert_eq!(first.len(), 1);
+    lab.resolver = false;
+    asks_for_a_refresh(&mut lab);
+    lab.later(10);
+    assert_eq!(known(&lab.step()), first);
+}
+
+#[test]
+fn slots_take_the_fastest_and_of_equals_the_first_that_is_listed() {
+    let loaded = |lab: &mut Lab| {
+        let played = lab.step();
+        let slots = played.after.slots.values().filter_map(Slot::loaded);
+        slots.map(|candidate| candidate.name.clone()).collect::<Vec<_>>()
+    };
+    let mut lab_one = lab(2, &ALL[..4], &Value::Null, &json!({}));
+    assert_eq!(loaded(&mut lab_one), ["a", "b"]);
+    let mut other = lab(2, &["d", "c", "b", "a"], &Value::Null, &json!({}));
+    assert_eq!(loaded(&mut other), ["d", "c"], "as listed");
+    let mut slow = lab(2, &ALL[..4], &Value::Null, &json!({}));
+    slow.set(&["a", "c"], Endpoint::Slow);
+    assert_eq!(loaded(&mut slow), ["b", "d"]);
 }
 
 #[test]

@@ -220,6 +220,8 @@ pub enum Reason {
     RefreshLater {
         /// In how many seconds.
         in_sec: u64,
+        /// Why the last one came to nothing, if it did.
+        why: Option<String>,
     },
     /// No slot serves: clients were put on the WAN.
     ToDirect,
@@ -392,7 +394,10 @@ impl fmt::Display for Reason {
             Self::Loaded { slots, generation } => {
                 write!(f, "{} loaded from list {generation}", count(*slots, "slot"))
             }
-            Self::RefreshLater { in_sec } => write!(f, "the next refresh is due in {in_sec} s"),
+            Self::RefreshLater { in_sec, why } => {
+                write!(f, "the next refresh is due in {in_sec} s")?;
+                why.iter().try_for_each(|why| write!(f, "; the last came to nothing: {why}"))
+            }
             Self::ToDirect => f.write_str("no slot serves; clients leave by the WAN"),
             Self::ToNone => f.write_str("no slot serves; clients are closed in"),
             Self::DirectHeld => {

@@ -59,16 +59,18 @@ impl Turn<'_> {
             && self.state.refresh_asked.is_none()
             && let Some(left) = self.refresh_wait()
         {
-            self.say(Reason::RefreshLater { in_sec: left.as_secs().max(1) });
+            let (in_sec, why) = (left.as_secs().max(1), self.state.refresh_failed.clone());
+            self.say(Reason::RefreshLater { in_sec, why });
             return;
         }
         match self.list_progress() {
             Progress::Unfinished => {}
             Progress::NoList(reason) => {
+                let why = reason.to_string();
                 self.say(reason);
                 match self.last_pool().filter(|_| self.has_tried_every_way()) {
                     Some(last) => self.try_last_pool(last),
-                    None => self.refresh_failed(),
+                    None => self.refresh_failed(why),
                 }
             }
             Progress::Tested => self.load_fresh(),
@@ -99,8 +101,10 @@ impl Turn<'_> {
         self.state.pool.as_ref().is_some_and(|pool| pool.generation == fresh.generation)
     }
 
-    /// The refresh came to nothing: service goes on with what works.
-    fn refresh_failed(&mut self) {
+    /// The refresh came to nothing: service goes on with what works, and why is told until a refresh
+    /// comes to something.
+    fn refresh_failed(&mut self, why: String) {
+        self.state.refresh_failed = Some(why);
         self.state.refresh_asked = None;
         self.state.refresh_tried_at = Some(self.now.clone());
         self.state.ways_failed.clear();
@@ -249,14 +253,16 @@ impl Turn<'_> {
         };
         let found = keeps.len().saturating_add(free.len());
         if found < wanted {
-            self.say_too_few(&fresh, found);
+            let reason = self.too_few(&fresh, found);
+            let why = reason.to_string();
+            self.say(reason);
             match self.last_pool().filter(|_| !self.is_last_pool(&fresh)) {
                 Some(last) => {
                     self.counted.short = Some(fresh.clone());
                     self.state.short = Some(fresh);
                     self.try_last_pool(last);
                 }
-                None => self.refresh_failed(),
+                None => self.refresh_failed(why),
             }
             return;
         }
@@ -328,16 +334,17 @@ impl Turn<'_> {
         self.load(slot, candidate, false);
     }
 
-    fn say_too_few(&mut self, fresh: &List, found: usize) {
+    /// Why a list does not do.
+    fn too_few(&self, fresh: &List, found: usize) -> Reason {
         if found > 0 {
-            return self.say(Reason::TooFew { passed: found, slots: self.slots().len() });
+            return Reason::TooFew { passed: found, slots: self.slots().len() };
         }
         let failed = fresh.tested.values().find_map(|tested| match tested {
             Tested::Failed { why, .. } => Some(why.clone()),
             Tested::Passed { .. } => None,
         });
         let why = failed.unwrap_or_else(|| "all that passed had failed in a slot".to_owned());
-        self.say(Reason::NonePassed { tested: fresh.tested.len(), why });
+        Reason::NonePassed { tested: fresh.tested.len(), why }
     }
 
     /// The new list becomes the pool, or, where it does not fill every slot, joins the one there is.
@@ -347,6 +354,7 @@ impl Turn<'_> {
         self.state.fresh = None;
         self.state.short = None;
         self.state.refresh_asked = None;
+        self.state.refresh_failed = None;
         self.state.refresh_tried_at = Some(self.now.clone());
         self.state.bootstrap = Bootstrap::default();
         self.state.proven = true;

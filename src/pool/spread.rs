@@ -39,3 +39,69 @@ pub(super) fn least_shared<'a>(
         others.iter().filter(|other| here.is_some() && **other == here).count()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use crate::pool::state::Content;
+    use crate::simulate::candidate;
+    use crate::time::Moment;
+    use serde_json::{Value, json};
+
+    fn policy(spread_by: &Value) -> PoolPolicy {
+        let text = json!({
+            "kind": "pool", "slots": { "interfaces": ["vpn1", "vpn2", "vpn3"] },
+            "clients": ["10.77.0.11"], "provider": { "directory": { "path": "/e" } },
+            "candidates": { "spread_by": spread_by },
+        });
+        match Policy::parse(&text.to_string()).unwrap() {
+            Policy::Pool(policy) => *policy,
+            other @ (Policy::Selector(_) | Policy::Guard(_) | Policy::Dns(_)) => {
+                panic!("{other:?}")
+            }
+        }
+    }
+
+    fn at(name: &str, country: &str, city: Option<&str>) -> Candidate {
+        Candidate {
+            country: Some(country.to_owned()),
+            city: city.map(str::to_owned),
+            ..candidate(name, 1).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_slot_takes_the_best_of_the_place_that_the_others_have_least() {
+        let now = Moment::epoch();
+        let mut state = PoolState::new(&now);
+        let slot = |name: &str| Interface::try_from(name.to_owned()).unwrap();
+        let loaded = Slot::new(Content::Loaded(at("a", "Sweden", Some("Malmö"))), &now);
+        state.slots.insert(slot("vpn1"), loaded);
+        let list = [
+            at("b", "SWEDEN", Some("malmö")),
+            at("c", "sweden", Some("Gothenburg")),
+            at("d", "Norway", None),
+            candidate("e", 1).unwrap(),
+        ];
+        for (spread_by, wished) in
+            [(Value::Null, "b"), (json!("city"), "c"), (json!("country"), "d")]
+        {
+            let best = least_shared(&policy(&spread_by), &state, &slot("vpn2"), list.iter());
+            assert_eq!(best.unwrap().name, wished, "{spread_by}");
+        }
+        // A city that nobody names is told from others by its country; who says nothing is nobody's
+        // neighbour; and what a slot itself has keeps it from nothing.
+        let put = |state: &mut PoolState, name: &str, candidate| {
+            state.slots.insert(slot(name), Slot::new(Content::Loaded(candidate), &now));
+        };
+        put(&mut state, "vpn2", at("y", "norway", None));
+        put(&mut state, "vpn3", candidate("z", 1).unwrap());
+        let best = |slot_name, from: &[Candidate]| {
+            let best = least_shared(&policy(&json!("city")), &state, &slot(slot_name), from.iter());
+            best.unwrap().name.clone()
+        };
+        assert_eq!(best("vpn1", &[list[2].clone(), list[3].clone()]), "e");
+        assert_eq!(best("vpn2", &[list[2].clone(), list[3].clone()]), "d");
+    }
+}

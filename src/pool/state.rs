@@ -117,6 +117,9 @@ pub struct PoolState {
     /// The last list that was refused for being short, and how often it came.
     #[serde(default)]
     pub short_list: Option<ShortList>,
+    /// Why the last refresh came to nothing; `None` once one came to something.
+    #[serde(default)]
+    pub refresh_failed: Option<String>,
     /// Devices by which nobody answered in the refresh that runs.
     #[serde(default)]
     pub ways_failed: BTreeSet<Interface>,
@@ -265,6 +268,7 @@ impl PoolState {
             none_serves_since: None,
             none_serves_seen: None,
             short_list: None,
+            refresh_failed: None,
             ways_failed: BTreeSet::new(),
             refusals: 0,
             refusal_wait_sec: None,

@@ -274,6 +274,8 @@ fn next(
         Mode::FullPoolRefresh | Mode::BootstrapRecovery => params.bootstrap_retry_interval_sec,
         Mode::Normal | Mode::LocalRepair | Mode::DirectEmergency => return all,
     };
+    // A provider that refused is left alone for longer.
+    let wait = wait.max(state.refusal_wait_sec.unwrap_or(0));
     all.extend(state.refresh_tried_at.as_ref().map(|tried| due("refresh", tried, wait)));
     all.sort_by_key(|next| next.at);
     all

@@ -48,6 +48,8 @@ impl<M: Machine> Run<'_, M> {
             // The end of the run writes the state; once is enough when nothing was in flight.
             self.barrier(decision.wished.barrier.as_deref())?;
             self.adopt(&decision.wished, &desired, &backup, &backup);
+            // The files of a list that was refused hold keys, and nobody needs them.
+            self.lists = seen.lists().next().map(|_| decision.wished.generations.clone());
             return Ok(report.ended(Ending::Steady, Exit::Fine));
         }
         if let Some(standing) = &decision.standing {

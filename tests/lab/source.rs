@@ -7,10 +7,14 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{Cursor, Write as _};
 use std::net::{IpAddr, TcpStream};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
+
+/// How often a server that drips says something.
+const DRIP: Duration = Duration::from_millis(100);
 
 /// What is said to who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +29,10 @@ pub enum Says {
     Text(String),
     /// Status 429 and `Retry-After` with so many seconds.
     Refuses(u64),
+    /// Just these bytes, head and all.
+    Raw(Vec<u8>),
+    /// The head of a long answer, then a byte of it now and then.
+    Drips,
     /// Nothing: the connection is closed.
     Hangs,
 }
@@ -130,7 +138,11 @@ impl Source {
         }
         let bytes = says.bytes();
         if !bytes.is_empty() {
-            let _sent = web::send(&mut stream, &bytes, stop);
+            let mut open = web::send(&mut stream, &bytes, stop);
+            while open && says == Says::Drips {
+                std::thread::sleep(DRIP);
+                open = !stop.load(Ordering::Relaxed) && web::send(&mut stream, b" ", stop);
+            }
         }
     }
 }
@@ -158,12 +170,15 @@ impl Says {
                  Connection: close\r\n\r\n"
             )
             .into_bytes(),
+            Self::Raw(bytes) => bytes.clone(),
+            Self::Drips => b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n[".to_vec(),
             Self::Hangs => Vec::new(),
         }
     }
 }
 
-fn good(kind: &str, body: &[u8]) -> Vec<u8> {
+/// A good answer of a kind.
+pub fn good(kind: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
@@ -171,7 +186,8 @@ fn good(kind: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-fn zipped(endpoints: &BTreeSet<usize>) -> Vec<u8> {
+/// A zip of wg-quick files of these endpoints.
+pub fn zipped(endpoints: &BTreeSet<usize>) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     for k in endpoints {
         let name = format!("configs/p{k}.conf");
