@@ -142,6 +142,15 @@ fn nobody_there_and_no_address_are_told_apart() {
 #[test]
 fn a_second_address_is_tried_and_ipv4_comes_first() {
     let port = says("HTTP/1.1 204 No Content\r\n\r\n");
+    // Where this machine has IPv6, somebody else listens at the same port there.
+    let other = TcpListener::bind(("::1", port)).ok();
+    if let Some(other) = other {
+        thread::spawn(move || {
+            let (mut stream, _) = other.accept().unwrap();
+            stream.write_all(b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n").unwrap();
+            thread::sleep(Duration::from_secs(1));
+        });
+    }
     let url = format!("http://probe.example:{port}/");
     let addresses: Vec<IpAddr> =
         ["::1", "127.9.9.9", "127.0.0.1"].map(|a| a.parse().unwrap()).to_vec();

@@ -14,6 +14,7 @@ use egressctl::observation::ListReading;
 use provider_server::{Asked, Bench, Reply, Server, conf, listed, names, ok, status, unavailable};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const CODE: &str = "12345678901234";
@@ -51,6 +52,9 @@ fn site(list: Value, answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -
     Server::new(move |asked| {
         assert_eq!(asked.verb, "POST");
         assert_eq!(asked.headers["content-type"], "application/x-www-form-urlencoded");
+        let here = format!("http://{}", asked.headers["host"]);
+        assert_eq!(asked.headers["origin"], here);
+        assert_eq!(asked.headers["referer"], format!("{here}/vpn/router/"));
         match asked.path.as_str() {
             "/api/serverlist.php?out=js&wg" => {
                 assert_eq!(asked.body, format!("code={CODE}"));
@@ -79,7 +83,7 @@ fn each_server_is_asked_for_once_and_then_kept() {
     let bench = Bench::new();
     let shapes = [
         by_number(),
-        json!([server(2), server(1), 7, server(3)]),
+        json!([server(2), server(1), 7, server(3), server(2)]),
         json!({ "data": [server(1), server(2), server(3)] }),
     ];
     for shape in shapes {
@@ -106,8 +110,15 @@ fn each_server_is_asked_for_once_and_then_kept() {
         question.have = again[..2].to_vec();
         std::fs::remove_file(bench.state().join(again[0].config.path())).unwrap();
         question.generation = 5;
+        let (all, ..) = listed(list(&question, &bench.state(), true));
+        assert_eq!((all.len(), configs(&site)), (3, 5));
+        // Another file lies where the first one was.
+        question.have = all;
+        let path = |at: usize| bench.state().join(question.have[at].config.path());
+        std::fs::copy(path(1), path(0)).unwrap();
+        question.generation = 6;
         assert_eq!(listed(list(&question, &bench.state(), true)).0.len(), 3);
-        assert_eq!(configs(&site), 5);
+        assert_eq!(configs(&site), 6);
     }
 }
 
@@ -149,9 +160,35 @@ fn time_that_runs_out_leaves_what_was_got() {
     asking["hidemyname"]["timeout_sec"] = json!(1);
     asking["hidemyname"]["pause_ms"] = json!(300);
     let begun = Instant::now();
-    let (candidates, ..) = listed(bench.ask(&asking));
+    let (candidates, rejected, _) = listed(bench.ask(&asking));
     assert!((1..=3).contains(&candidates.len()), "{}", candidates.len());
+    assert_eq!(rejected, [], "no server is blamed for it");
     assert!(begun.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn servers_that_give_nothing_do_not_keep_the_others_waiting() {
+    let bench = Bench::new();
+    let nine = || json!((1..=9).map(server).collect::<Vec<_>>());
+    // A site that fails three times in a row is left alone; what was wrong first is told.
+    let count = AtomicUsize::new(0);
+    let broken = site(nine(), move |_| {
+        ok(if count.fetch_add(1, Ordering::Relaxed) == 0 { "<html>" } else { "no" })
+    });
+    let (why, ..) = unavailable(bench.ask(&provider(&bench, &[&broken])));
+    assert!(why.contains("it gives a page"), "{why}");
+    assert_eq!(configs(&broken), 3);
+    // The next refresh begins elsewhere.
+    let silent = site(nine(), |_| ok("no"));
+    let mut asking = provider(&bench, &[&silent]);
+    asking["hidemyname"]["batch"] = json!(1);
+    let begun = Instant::now();
+    let first = || silent.asked().into_iter().filter(|asked| asked.path.contains("get_config"));
+    while first().map(|asked| asked.body).collect::<BTreeSet<_>>().len() < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(5), "always the same");
+        let _none = unavailable(bench.ask(&asking));
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 #[test]
@@ -189,6 +226,10 @@ fn sites_are_tried_in_order_and_a_refusal_ends_it() {
     let (blocked, good) = (Server::saying("<html>blocked"), site(by_number(), config));
     let (candidates, ..) = listed(bench.ask(&provider(&bench, &[&blocked, &good])));
     assert_eq!((candidates.len(), configs(&good)), (3, 3));
+    // A code is not sent on to where a page leads.
+    let moved = Server::new(|_| status(302, "Location: /elsewhere\r\n"));
+    let (why, ..) = unavailable(bench.ask(&provider(&bench, &[&moved])));
+    assert!(why.contains("answers 302") && moved.asked().len() == 1, "{why}");
     let busy = Server::new(|_| status(429, "Retry-After: 60\r\n"));
     let reading = bench.ask(&provider(&bench, &[&busy, &good]));
     let (why, answered, wait) = unavailable(reading);

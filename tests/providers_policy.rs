@@ -141,6 +141,7 @@ fn a_provider_that_cannot_be_asked_is_refused_with_what_to_write() {
             "code_file would be sent to a.example in clear",
         ),
         (site("list_path", json!("@evil.example/")), "list_path is no path"),
+        (site("config_path", json!("b.example/x")), "config_path is no path"),
         (site("awg", json!(2)), "write 0, 1 or 4"),
         (site("awg", json!(4)), "set wireguard.tool to awg"),
         (site("batch", json!(0)), "batch must be from 1 to 500"),

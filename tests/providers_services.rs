@@ -161,7 +161,10 @@ fn nordvpns_shapes_say_the_same() {
     let country =
         json!({ "id": 208, "name": "Sweden", "code": "SE", "city": { "id": 1, "name": "Malmö" } });
     let location = json!({ "id": 55, "latitude": 1.5, "country": country });
-    let metadata = |n: u32| json!([{ "name": "public_key", "value": public(n) }]);
+    let metadata = |n: u32| {
+        json!([{ "name": "proxy_hostname", "value": "p.example" },
+               { "name": "public_key", "value": public(n) }])
+    };
     let first = |n: u32, online: &str, technology: &str| {
         json!({
             "id": n, "name": format!("Sweden #{n}"), "station": format!("192.0.2.{n}"),
@@ -190,8 +193,11 @@ fn nordvpns_shapes_say_the_same() {
             ],
         })
     };
+    // One that is up, and whose daemon for WireGuard is not.
+    let mut half = second(5, "online", 35);
+    half["technologies"][1]["status"] = json!("offline");
     let v2 = json!({
-        "servers": [second(1, "online", 35), second(2, "offline", 35), second(3, "online", 7), second(4, "online", 35)],
+        "servers": [second(1, "online", 35), second(2, "offline", 35), second(3, "online", 7), second(4, "online", 35), half],
         "groups": [], "services": [], "locations": [location],
         "technologies": [{ "id": 3, "identifier": "openvpn_udp" }, { "id": 35, "identifier": "wireguard_udp" }],
     });
@@ -312,12 +318,12 @@ fn gluetuns_file_is_read_in_all_its_forms() {
     }
     let (manifest, data) = (manifest.to_string(), servers.to_string());
     let server = Server::new(move |asked| match asked.path.as_str() {
-        "/x/servers.json?v=1" => ok(manifest.clone()),
+        "/x/servers.json?v=a/1" => ok(manifest.clone()),
         "/x/airvpn.json" => ok(data.clone()),
         _ => status(404, ""),
     });
     let provider = json!({ "gluetun": {
-        "provider": "airvpn", "url": server.url("/x/servers.json?v=1"),
+        "provider": "airvpn", "url": server.url("/x/servers.json?v=a/1"),
         "identity": bench.identity(), "port": 1637,
     }});
     assert_eq!(told(&listed(bench.ask(&provider)).0), GLUETUN);

@@ -82,7 +82,7 @@ fn row(lab: &Lab) -> egressctl::pool::status::StandbyRow {
     status(&lab.name, &lab.policy, &record, &lab.now).standby.expect("it is shown")
 }
 
-fn until(lab: &mut Lab, most: usize, done: impl Fn(&Played) -> bool) -> Played {
+fn until(lab: &mut Lab, most: usize, mut done: impl FnMut(&Played) -> bool) -> Played {
     for _ in 0..most {
         lab.later(31);
         let played = lab.step();
@@ -161,10 +161,12 @@ fn in_service_it_is_asked_after_the_uplink_and_the_serving_slots() {
         // The slot serves, and the provider answers the standby alone.
         lab.source = for_standby(&ALL);
         lab.state.as_mut().unwrap().refresh_asked = Some(lab.now.clone());
+        let mut asked = BTreeSet::new();
         let got = until(&mut lab, 4, |played| {
+            asked.extend(asked_by(played));
             played.after.pool.as_ref().is_some_and(|pool| pool.generation == 2)
         });
-        assert!(asked_by(&got).contains("vpnboot"), "{keep}: {:?}", asked_by(&got));
+        assert_eq!(asked, ["eth0", "vpn1", "vpnboot"].map(str::to_owned).into(), "{keep}");
         assert_eq!(is_up(&lab), keep == "standby", "{keep}");
         assert_eq!(got.after.mode, Mode::Normal);
     }

@@ -101,3 +101,28 @@ fn entries_said(bytes: &[u8]) -> Option<u64> {
     let said: [u8; 2] = tail.get(at + 10..at + 12)?.try_into().ok()?;
     Some(u64::from(u16::from_le_bytes(said)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use zip::ZipWriter;
+    use zip::write::SimpleFileOptions;
+
+    #[test]
+    fn all_that_is_unpacked_has_to_fit_into_one_room() {
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        for name in ["a.conf", "b.conf", "c.conf"] {
+            zip.start_file(name, SimpleFileOptions::default()).unwrap();
+            zip.write_all(&[b'#'; 1_000]).unwrap();
+        }
+        let bytes = zip.finish().unwrap().into_inner();
+        let mut archive = ZipArchive::new(Cursor::new(bytes.as_slice())).unwrap();
+        let mut room = 1_500;
+        assert_eq!(unpacked(&mut archive, 0, &mut room).unwrap().len(), 1_000);
+        for at in [1, 2] {
+            let why = unpacked(&mut archive, at, &mut room).unwrap_err();
+            assert!(why.starts_with("it comes after"), "{why}");
+        }
+    }
+}
