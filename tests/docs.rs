@@ -180,23 +180,34 @@ const PROVIDERS: [&str; 8] =
 
 /// The keys of a policy by the last part of their names, as the parser's source has them.
 fn keys() -> BTreeSet<String> {
-    let source = ["pool.rs", "provider.rs", "provider/wanted.rs"]
-        .map(|name| {
-            let text = file(&format!("src/policy/{name}"));
-            // What the parser does not read is no key.
-            let parsed = |part: &&str| part.contains("Deserialize");
-            let parts = text.split("\n\n").map(str::to_owned).collect::<Vec<_>>();
-            parts.iter().map(String::as_str).filter(parsed).collect::<Vec<_>>().join("\n")
-        })
-        .join("\n");
+    let provider = fs::read_dir(root().join("src/policy/provider")).unwrap();
+    let provider = provider.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
+    let source = ["pool.rs", "provider.rs"]
+        .map(|name| file(&format!("src/policy/{name}")))
+        .into_iter()
+        .chain(provider)
+        .collect::<Vec<_>>()
+        .join("\n\n");
+    // What the parser does not read is no key. Sources in the network are declared by a macro.
+    let declared = "remote_source! {";
+    let parsed = |part: &&str| part.contains("Deserialize") || part.starts_with(declared);
     let mut keys: BTreeSet<String> = ["kind", "$schema", "description", "prefix", "spread"]
         .into_iter()
         .map(str::to_owned)
         .collect();
-    for line in source.lines() {
-        let field = line.strip_prefix("    pub ").and_then(|rest| rest.split_once(':'));
-        if let Some((name, _)) = field.filter(|(name, _)| !name.contains(['(', ' '])) {
-            keys.insert(name.to_owned());
+    for part in source.split("\n\n").filter(parsed) {
+        for line in part.lines().map(str::trim_start) {
+            let field = match line.strip_prefix("pub ") {
+                Some(field) => field,
+                None if part.starts_with(declared) => line,
+                None => continue,
+            };
+            let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+            if let Some((name, _)) = field.split_once(": ")
+                && name.chars().all(plain)
+            {
+                keys.insert(name.to_owned());
+            }
         }
     }
     keys
