@@ -1,0 +1,67 @@
+//! What a policy of kind `selector` must not say.
+//!
+//! **Invariant:** whatever passes names two channels that can be told apart.
+
+use super::{Driver, SelectorPolicy};
+use crate::policy::fault::PolicyFault;
+
+impl SelectorPolicy {
+    /// Refuses what contradicts itself.
+    pub(super) fn validate(&self) -> Result<(), PolicyFault> {
+        let fault = |text: String| Err(PolicyFault::new(text));
+        match &self.driver {
+            Driver::Clash(clash) => {
+                if clash.selector.is_empty() {
+                    return fault("driver.clash.selector is empty: name the core's group".into());
+                }
+                if clash.primary.member == clash.reserve.member {
+                    return fault(format!(
+                        "primary and reserve are the same member {:?}: name two",
+                        clash.primary.member
+                    ));
+                }
+                if clash.primary.proxy == clash.reserve.proxy {
+                    return fault(format!(
+                        "primary and reserve have the same proxy {}: each needs one that leaves by it alone",
+                        clash.primary.proxy
+                    ));
+                }
+            }
+            Driver::Route(route) => {
+                if route.primary == route.reserve {
+                    return fault(
+                        "primary and reserve are the same interface and gateway: name two".into(),
+                    );
+                }
+                if route.primary.interface == route.reserve.interface {
+                    return fault(format!(
+                        "primary and reserve both leave by {}: requests bound to a device could not tell them apart, so name two",
+                        route.primary.interface
+                    ));
+                }
+                if matches!(route.protocol, 0..=4) {
+                    return fault(format!(
+                        "driver.route.protocol {} is used by the kernel and the administrator: write a number from 5 to 255",
+                        route.protocol
+                    ));
+                }
+            }
+        }
+        if self.probe.urls.is_empty() {
+            return fault("probe.urls is empty: name at least one page".into());
+        }
+        if self.probe.expect_status.is_empty() {
+            return fault("probe.expect_status is empty: name at least one status".into());
+        }
+        if self.wan.as_ref().is_some_and(|wan| wan.urls.is_empty()) {
+            return fault("wan.urls is empty: name at least one page, or leave wan out".into());
+        }
+        if self.probe.timeout_sec == 0 {
+            return fault("probe.timeout_sec is 0: it must be at least 1".into());
+        }
+        if self.params.flap_limit == 0 {
+            return fault("params.flap_limit is 0: it must be at least 1".into());
+        }
+        Ok(())
+    }
+}
