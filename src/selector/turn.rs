@@ -1,10 +1,15 @@
 //! One step of a selector: what was seen is counted, then the first row that applies is taken.
 //!
+//! `count` counts, `rows` is the table, `guard` says when a switch that is due is made.
+//!
 //! **Invariant:** a switch is wished only in a check that counts, to a channel that is healthy in
 //! it and was asked again right before.
 
-use super::activity::{Limits, Quiet};
-use super::ask;
+mod count;
+mod guard;
+mod rows;
+
+use super::activity::Limits;
 use super::drive::Drive;
 use super::reason::Reason;
 use super::sight::{self, Health};
@@ -13,7 +18,6 @@ use crate::observation::{Observation, Question};
 use crate::policy::SelectorPolicy;
 use crate::policy::selector::{Channel, Params};
 use crate::time::Moment;
-use std::time::Duration;
 
 /// A switch that is to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,10 +53,6 @@ pub(super) struct Turn<'a> {
     /// Whether somebody chose elsewhere.
     pub(super) pauses: bool,
     counts: bool,
-}
-
-fn ms(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl<'a> Turn<'a> {
@@ -264,300 +264,6 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Counts the check.
-    fn count(&mut self) {
-        // A check is made when it begins: how long it is asked again afterwards is no gap.
-        let now = self.seen.started.clone();
-        let interval = self.params().interval();
-        let settles = std::mem::take(&mut self.state.settle);
-        let none = Channel::ALL.into_iter().all(|channel| !self.is_healthy(channel));
-        self.counts = !settles && !none;
-        if settles {
-            self.say(Reason::Settling);
-        }
-        let since = self.state.checked_at.replace(now.clone()).map(|before| now.since(&before));
-        if self.counts {
-            let more = since.map_or(0, |since| ms(since.min(interval)));
-            for (channel, needed) in [(Channel::Primary, 2), (Channel::Reserve, 1)] {
-                let other_is_well = self.is_healthy(channel.other());
-                let known = self.state.channel_mut(channel);
-                match known.verdict {
-                    Verdict::Healthy => {
-                        known.healthy_row = known.healthy_row.saturating_add(1).min(needed);
-                        if known.healthy_row >= needed {
-                            known.failing_ms = None;
-                            known.held_since = None;
-                        }
-                    }
-                    Verdict::Unhealthy => {
-                        known.healthy_row = 0;
-                        if other_is_well {
-                            known.failing_ms =
-                                Some(known.failing_ms.map_or(0, |ms| ms.saturating_add(more)));
-                        }
-                    }
-                    Verdict::Unknown => {}
-                }
-            }
-        }
-        let gap = since.is_none_or(|since| since > interval * 3);
-        if !self.counts || !self.is_healthy(Channel::Primary) {
-            self.state.recovery_since = None;
-        } else if gap || self.state.recovery_since.is_none() {
-            self.state.recovery_since = Some(now.clone());
-        }
-        let window = Duration::from_secs(self.params().flap_window_sec);
-        self.state.failovers.retain(|moved| now.since(moved) < window);
-        self.state.waits = false;
-    }
-
-    /// The quarantine's end, while it runs.
-    fn quarantined_until(&self) -> Option<Moment> {
-        let quarantine = Duration::from_secs(self.params().quarantine_sec);
-        let began = self.state.quarantined_at.as_ref()?;
-        (self.now.since(began) < quarantine).then(|| began.after(quarantine))
-    }
-
-    fn failure_window(&self) -> Duration {
-        Duration::from_secs(self.params().failure_window_sec)
-    }
-
-    fn is_ripe(&self, channel: Channel) -> bool {
-        self.state.channel(channel).is_ripe(self.failure_window())
-    }
-
-    /// The rows, in the order in which they apply.
-    fn rows(&mut self) {
-        if self.quarantined_until().is_none() && self.state.mode != Mode::PrimaryQuarantined {
-            self.state.quarantined_at = None;
-        }
-        match self.state.mode {
-            Mode::OnPrimary => self.on_primary(),
-            Mode::PrimaryFailing => self.primary_failing(),
-            Mode::OnReserve | Mode::PrimaryRecovering | Mode::PrimaryQuarantined => {
-                self.on_reserve();
-            }
-        }
-    }
-
-    fn on_primary(&mut self) {
-        if self.counts && self.verdict(Channel::Primary) == Verdict::Unhealthy {
-            self.enter(Mode::PrimaryFailing);
-            return self.failing(Channel::Primary);
-        }
-        self.undetermined();
-        if self.is_none_healthy() {
-            self.say(Reason::NoneHealthy);
-        } else if self.verdict(Channel::Reserve) == Verdict::Unhealthy {
-            self.failing(Channel::Reserve);
-        } else if self.reasons.is_empty() {
-            self.say(Reason::AllWell);
-        }
-    }
-
-    fn is_none_healthy(&self) -> bool {
-        Channel::ALL.into_iter().all(|channel| !self.is_healthy(channel))
-    }
-
-    fn failing(&mut self, channel: Channel) {
-        let known = self.state.channel(channel);
-        let why = if known.verdict == Verdict::Healthy { "it answered now" } else { &known.why };
-        let reason = Reason::Failing {
-            channel,
-            why: why.to_owned(),
-            failing: Duration::from_millis(known.failing_ms.unwrap_or(0)),
-            window: self.failure_window(),
-        };
-        self.say(reason);
-    }
-
-    fn primary_failing(&mut self) {
-        if self.state.primary.failing_ms.is_none() {
-            self.say(Reason::FalseAlarm);
-            return self.enter(Mode::OnPrimary);
-        }
-        if !self.is_ripe(Channel::Primary) {
-            return match self.verdict(Channel::Primary) {
-                Verdict::Unhealthy if self.is_none_healthy() => self.say(Reason::NoneHealthy),
-                Verdict::Unhealthy | Verdict::Healthy => self.failing(Channel::Primary),
-                Verdict::Unknown => self.undetermined(),
-            };
-        }
-        match self.verdict(Channel::Reserve) {
-            Verdict::Unhealthy => self.say(Reason::BothUnhealthy),
-            Verdict::Unknown => {
-                let why = self.why(Channel::Reserve);
-                self.say(Reason::ReserveUnknown { why });
-            }
-            // The check that settles says so itself.
-            Verdict::Healthy if !self.counts => {}
-            Verdict::Healthy => {
-                if self.urgent(Channel::Primary) {
-                    self.fail_over();
-                }
-            }
-        }
-    }
-
-    fn fail_over(&mut self) {
-        let until = self.quarantined_until();
-        self.state.failovers.push(self.now.clone());
-        let failovers = self.state.failovers.len();
-        self.say(Reason::FailedOver { why: self.why(Channel::Primary) });
-        if failovers >= self.params().flap_limit || until.is_some() {
-            let quarantine = Duration::from_secs(self.params().quarantine_sec);
-            self.state.quarantined_at = Some(self.now.clone());
-            let until = self.now.after(quarantine).at;
-            self.say(Reason::Quarantined { failovers, until });
-            self.enter(Mode::PrimaryQuarantined);
-        } else {
-            self.enter(Mode::OnReserve);
-        }
-        self.state.stay_since = Some(self.now.clone());
-        self.go(Channel::Reserve, Some(Channel::Primary));
-    }
-
-    fn on_reserve(&mut self) {
-        // It goes before the rest: whoever is on a dead reserve waits for no window.
-        if self.is_ripe(Channel::Reserve) && self.is_healthy(Channel::Primary) && self.counts {
-            if self.urgent(Channel::Reserve) {
-                self.say(Reason::ReserveFailed { why: self.why(Channel::Reserve) });
-                self.enter(Mode::OnPrimary);
-                return self.go(Channel::Primary, Some(Channel::Reserve));
-            }
-            if !self.asks.is_empty() {
-                return;
-            }
-        } else if self.verdict(Channel::Reserve) == Verdict::Unhealthy {
-            if self.is_none_healthy() {
-                self.say(Reason::NoneHealthy);
-            } else {
-                self.failing(Channel::Reserve);
-            }
-        }
-        let answers = self.counts && self.is_healthy(Channel::Primary);
-        match self.state.mode {
-            Mode::OnReserve if answers => {
-                self.say(Reason::PrimaryAnswers);
-                self.enter(Mode::PrimaryRecovering);
-            }
-            Mode::PrimaryRecovering if !answers => {
-                self.say(Reason::PrimaryUnsteady);
-                self.enter(Mode::OnReserve);
-            }
-            Mode::PrimaryRecovering => self.primary_recovering(),
-            Mode::PrimaryQuarantined => {
-                if let Some(until) = self.quarantined_until() {
-                    return self.say(Reason::QuarantineRuns { until: until.at });
-                }
-                self.say(Reason::QuarantineOver);
-                self.state.quarantined_at = None;
-                self.enter(if answers { Mode::PrimaryRecovering } else { Mode::OnReserve });
-            }
-            Mode::OnReserve | Mode::OnPrimary | Mode::PrimaryFailing => self.undetermined(),
-        }
-    }
-
-    fn primary_recovering(&mut self) {
-        let elapsed = |since: &Option<Moment>| {
-            since.as_ref().map_or(Duration::ZERO, |since| self.now.since(since))
-        };
-        let healthy = elapsed(&self.state.recovery_since);
-        let window = Duration::from_secs(self.params().recovery_window_sec);
-        let stay = Duration::from_secs(self.params().minimum_reserve_sec);
-        let stay_left = stay.saturating_sub(elapsed(&self.state.stay_since));
-        if healthy < window || !stay_left.is_zero() {
-            return self.say(Reason::Recovering { healthy, window, stay_left });
-        }
-        match self.quiet() {
-            Quiet::Yes => {
-                if self.still_so(Channel::Reserve, Verdict::Healthy, false) {
-                    self.say(Reason::PrimaryRecovered);
-                    self.enter(Mode::OnPrimary);
-                    self.go(Channel::Primary, None);
-                }
-            }
-            quiet @ (Quiet::Active { .. } | Quiet::Unknown) => {
-                self.say(waiting(quiet, None, None));
-            }
-        }
-    }
-
-    /// Whether it was quiet for the window, by the samples of all steps and those of this one.
-    fn quiet(&self) -> Quiet {
-        if !self.params().traffic_guard {
-            return Quiet::Yes;
-        }
-        let window = Duration::from_secs(self.params().quiet_window_sec);
-        let limits = self.limits();
-        match self.state.activity.quiet_for(window, limits) {
-            Quiet::Yes => match self.drive.last_sample(self.state.mode.channel()) {
-                Some(rate) if rate >= limits.active_bytes_per_sec => Quiet::Active { rate },
-                Some(_) | None => Quiet::Yes,
-            },
-            quiet @ (Quiet::Active { .. } | Quiet::Unknown) => quiet,
-        }
-    }
-
-    /// Whether `dead` is left now: after a quiet time, or when it was waited for long enough, and
-    /// when both were asked again.
-    fn urgent(&mut self, dead: Channel) -> bool {
-        let limit = self.params().guard_max_hold_sec.map(Duration::from_secs);
-        let since = self.state.channel(dead).held_since.clone();
-        let spent = limit.is_some_and(|limit| {
-            since.as_ref().is_some_and(|since| self.now.since(since) >= limit)
-        });
-        let quiet = self.quiet();
-        if spent || quiet == Quiet::Yes {
-            return self.still_so(dead, Verdict::Unhealthy, spent);
-        }
-        let began = since.unwrap_or_else(|| self.now.clone());
-        let until = limit.map(|limit| began.after(limit).at);
-        self.say(waiting(quiet, Some(began.at), until));
-        self.state.channel_mut(dead).held_since = Some(began);
-        self.state.waits = true;
-        // What was waited for is remembered, whatever becomes of the rest.
-        self.counted = self.state.clone();
-        false
-    }
-
-    /// Asks both channels again, and whether anything flows, right before a switch away from
-    /// `left`. False as long as that is not known, and when it is not so any more.
-    fn still_so(&mut self, left: Channel, of_it: Verdict, spent: bool) -> bool {
-        let again = Channel::ALL.map(|channel| sight::health(self.seen, channel, 1));
-        let [Some(primary), Some(reserve)] = again else {
-            if self.manner.may_ask {
-                let ask = |channel| ask::channel(self.policy, &self.state, channel, 1);
-                self.asks = Channel::ALL.map(ask).into();
-            } else {
-                self.say(Reason::NoTime);
-            }
-            return false;
-        };
-        let (of_left, of_other) = match left {
-            Channel::Primary => (primary.verdict, reserve.verdict),
-            Channel::Reserve => (reserve.verdict, primary.verdict),
-        };
-        // Whether the reserve still answers has no say in a return to the primary.
-        let is_left = of_it == Verdict::Healthy || of_left == of_it;
-        if !is_left || of_other != Verdict::Healthy {
-            self.say(Reason::NotSoAnyMore);
-            return false;
-        }
-        if !self.params().traffic_guard || spent {
-            return true;
-        }
-        if let Some(questions) = self.drive.next_sample(self.seen, &self.state) {
-            if self.manner.may_ask {
-                self.asks = questions;
-            } else {
-                self.say(Reason::NoTime);
-            }
-            return false;
-        }
-        true
-    }
-
     /// New connections take `channel` from now on.
     fn go(&mut self, channel: Channel, dead: Option<Channel>) {
         self.state.chosen = Chosen::Channel(channel);
@@ -569,12 +275,4 @@ impl<'a> Turn<'a> {
         self.state.activity.restart();
         self.goal = Some(Goal { target: self.drive.target(channel), dead });
     }
-}
-
-fn waiting(quiet: Quiet, since: Option<jiff::Timestamp>, until: Option<jiff::Timestamp>) -> Reason {
-    let rate = match quiet {
-        Quiet::Active { rate } => Some(rate),
-        Quiet::Yes | Quiet::Unknown => None,
-    };
-    Reason::Waiting { rate, since, until }
 }
