@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// A kind of policy: a name for its functions.
 ///
-/// What a kind has no use for it leaves as it is here: one that touches no kernel names no realm,
+/// What a kind has no use for it leaves as it is here: one that touches no kernel names no realms,
 /// one that writes no settings is proven by its checks.
 pub trait Machine {
     /// Its tag.
@@ -155,11 +155,17 @@ pub trait Machine {
     /// How often a step is due, and how long one may take.
     fn rhythm(policy: &Self::Policy, state: Option<&Self::State>) -> Rhythm;
 
-    /// What tells the policy's rules and routes from a stranger's. `None`: it touches no kernel, needs
+    /// What tells the policy's rules and routes from a stranger's. None: it touches no kernel, needs
     /// no rights there, and is never looked for there.
-    fn realm(policy: &Self::Policy) -> Option<Realm> {
+    fn realms(policy: &Self::Policy) -> BTreeSet<Realm> {
         let _ = policy;
-        None
+        BTreeSet::new()
+    }
+
+    /// Whether what is seen under a pause is remembered, and not only told. A kind whose state says
+    /// how the kernel should be must not move on while nothing there may be changed.
+    fn remembers_under_pause(policy: &Self::Policy) -> bool {
+        Self::realms(policy).is_empty()
     }
 
     /// Interfaces that are made and removed again within a run.

@@ -97,7 +97,8 @@ pub fn step<M: Machine>(order: &Order<'_, M>) -> Report {
 
 /// The rights that are missing, where the policy touches the kernel.
 fn rights<M: Machine>(order: &Order<'_, M>) -> Option<String> {
-    M::realm(order.policy).and_then(|_| crate::host::rights::missing())
+    let touches = !M::realms(order.policy).is_empty();
+    touches.then(crate::host::rights::missing).flatten()
 }
 
 /// Runs `work` with the lock held, and remembers how it ended.
@@ -246,10 +247,10 @@ impl<M: Machine> Run<'_, M> {
         })
     }
 
-    /// A paused policy is looked at and not touched. Where no kernel is concerned, what was seen is
+    /// A paused policy is looked at and not touched. Where the kind wants it, what was seen is
     /// remembered: a choice that a person made meanwhile is not taken for a change after `resume`.
     fn look_on(&mut self, decision: &Decision<M::State>) -> anyhow::Result<Report> {
-        if M::realm(self.order.policy).is_none() {
+        if M::remembers_under_pause(self.order.policy) {
             if let Some((setting, _)) = decision.wished.settings.first_key_value() {
                 anyhow::bail!("{setting} would be written though the policy is paused");
             }
@@ -363,7 +364,8 @@ impl<M: Machine> Run<'_, M> {
 
     /// Looks at the kernel again, for the objects of a wished world too.
     fn look(&self, desired: &World, makes: &BTreeSet<Interface>) -> anyhow::Result<World> {
-        if M::realm(self.order.policy).is_none() {
+        // What was made before the policy was edited is still there to be removed.
+        if M::realms(self.order.policy).is_empty() && self.record.owned.realms.is_empty() {
             return Ok(World::default());
         }
         let mut scope = M::scope(&self.subject(), 1);
@@ -403,7 +405,7 @@ fn loaded_nft(desired: &World, actual: &World) -> Option<LoadedNft> {
 }
 
 /// What the policy owns once a world is proven.
-fn owned_after(before: &Owned, desired: &World, backup: &World, realm: Option<Realm>) -> Owned {
+fn owned_after(before: &Owned, desired: &World, backup: &World, realms: BTreeSet<Realm>) -> Owned {
     let interfaces: BTreeSet<Interface> = desired.tunnels.keys().cloned().collect();
     let ours = |path: &str| {
         interfaces.iter().chain(&before.interfaces).any(|name| path.contains(&format!("/{name}/")))
@@ -418,5 +420,5 @@ fn owned_after(before: &Owned, desired: &World, backup: &World, realm: Option<Re
         })
         .collect();
     // Once a world is proven nothing is left under other numbers.
-    Owned { interfaces, sysctls, realms: realm.into_iter().collect() }
+    Owned { interfaces, sysctls, realms }
 }

@@ -199,7 +199,7 @@ fn claim(facts: &PoolFacts<'_>, surroundings: Option<&Surroundings>) -> Option<C
 }
 
 fn realm(policy: &PoolPolicy) -> Option<Realm> {
-    <crate::pool::Pool as crate::machine::Machine>::realm(policy)
+    <crate::pool::Pool as crate::machine::Machine>::realms(policy).into_iter().next()
 }
 
 /// An address that stands for a client entry: the first one that a host may have.

@@ -223,8 +223,8 @@ impl Machine for Pool {
         }
     }
 
-    fn realm(policy: &PoolPolicy) -> Option<Realm> {
-        Some(ask::realm(policy))
+    fn realms(policy: &PoolPolicy) -> BTreeSet<Realm> {
+        BTreeSet::from([ask::realm(policy)])
     }
 
     fn scratch(policy: &PoolPolicy) -> BTreeSet<Interface> {

@@ -195,13 +195,13 @@ pub fn preview_down<M: Machine>(order: &Order<'_, M>) -> anyhow::Result<Preview>
         paused: false,
         owned: &record.owned,
     };
-    let actual = if M::realm(order.policy).is_some() {
+    let actual = if M::realms(order.policy).is_empty() {
+        World::default()
+    } else {
         let mut scope = M::scope(&subject, 0);
         scope.sysctls.extend(record.owned.sysctls.keys().cloned());
         scope.bound.clear();
         crate::host::look::kernel(&scope)?.world
-    } else {
-        World::default()
     };
     let wished = M::retire(&subject, &clock::now()?).map(|future| future.world).unwrap_or_default();
     let desired = complete(&record, wished);

@@ -39,7 +39,7 @@ impl<M: Machine> Run<'_, M> {
     /// Makes the state anew from what the kernel shows, when the file is gone and the kernel is not.
     /// Where nothing was ever made, nothing is found, and the first run begins.
     pub(super) fn rebuild(&mut self) -> anyhow::Result<()> {
-        if self.record.machine.is_some() || M::realm(self.order.policy).is_none() {
+        if self.record.machine.is_some() || M::realms(self.order.policy).is_empty() {
             return Ok(());
         }
         let why = match self.held.loaded() {

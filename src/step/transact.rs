@@ -343,7 +343,7 @@ impl<M: Machine> Run<'_, M> {
         backup: &World,
     ) {
         let owned =
-            owned_after(&self.record.owned, &future.world, backup, M::realm(self.order.policy));
+            owned_after(&self.record.owned, &future.world, backup, M::realms(self.order.policy));
         self.record = Record {
             machine: Some(future.state.clone()),
             nft: loaded_nft(desired, actual),
