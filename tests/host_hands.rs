@@ -129,6 +129,7 @@ impl Bench {
                 priorities: (20_000, 24_095),
                 tables: (101, 110),
             }]),
+            watched: BTreeSet::new(),
             nft_table: TABLE.to_owned(),
             sysctls: self.wished.sysctls.keys().cloned().collect(),
             tool: "wg".to_owned(),

@@ -50,6 +50,7 @@ pub fn kernel(scope: &KernelScope) -> anyhow::Result<KernelReading> {
     let [links, rules, defaults, routes @ ..] = listed.listings.as_slice() else {
         bail!("the batch of ip printed too few listings");
     };
+    let (routes, watched) = routes.split_at(protocols(scope).len().min(routes.len()));
     printed.links = parse_links(links).context("reading ip addr show")?;
     printed.rules = parse_rules(rules, Family::V4).context("reading ip rule show")?;
     printed.rules.extend(parse_rules(&six, Family::V6).context("reading ip -6 rule show")?);
@@ -62,13 +63,19 @@ pub fn kernel(scope: &KernelScope) -> anyhow::Result<KernelReading> {
         }
         printed.routes.extend(routes);
     }
+    for (routes, table) in watched.iter().zip(&scope.watched) {
+        printed.watched.extend(parse_routes(routes, *table).context("reading ip route show")?);
+    }
     printed.defaults = parse_routes(defaults, Table::MAIN).context("reading ip route show")?;
     printed.bindable = listed.bindable;
     Ok(read::reading(scope, printed))
 }
 
-/// `wg show all dump`.
+/// `wg show all dump`, where there may be a tunnel of ours: a machine without any need not have `wg`.
 fn tunnels(scope: &KernelScope) -> anyhow::Result<BTreeMap<Interface, DumpedTunnel>> {
+    if scope.interfaces.is_empty() {
+        return Ok(BTreeMap::new());
+    }
     let call = Call::new(&scope.tool, &["show", "all", "dump"], ALL_DEADLINE);
     let text = match exec::run_unchecked(&call) {
         Ok(output) => {
@@ -143,6 +150,9 @@ fn four(
     let mut listings = "addr show\nrule show\nroute show default\n".to_owned();
     for protocol in protocols(scope) {
         listings.extend(["route show table all protocol ", &protocol.to_string(), "\n"]);
+    }
+    for table in &scope.watched {
+        listings.extend(["route show table ", &table.0.to_string(), "\n"]);
     }
     let asked = listings.lines().count();
     let bound: Vec<&(IpAddr, Interface)> =

@@ -25,6 +25,8 @@ pub struct Printed {
     pub routes: Vec<Route>,
     /// `ip route show default`.
     pub defaults: Vec<Route>,
+    /// `ip route show table N` of each watched table.
+    pub watched: Vec<Route>,
     /// `nft list table`; `None`: there is no such table.
     pub nft: Option<String>,
     /// Values below `/proc/sys`.
@@ -75,14 +77,12 @@ pub fn reading(scope: &KernelScope, printed: Printed) -> KernelReading {
                 && rule.del_args().is_some()
         })
         .collect();
-    world.routes = printed
-        .routes
-        .into_iter()
-        .filter(|route| {
-            scope.realms.iter().any(|realm| realm.has_route(route.protocol, route.table.0))
-                && route.del_args().is_some()
-        })
-        .collect();
+    let is_ours = |route: &Route| {
+        scope.realms.iter().any(|realm| realm.has_route(route.protocol, route.table.0))
+            && route.del_args().is_some()
+    };
+    world.routes = printed.routes.into_iter().filter(is_ours).collect();
+    let foreign = printed.watched.into_iter().filter(|route| !is_ours(route)).collect();
     world.nft = printed.nft.map(|listing| NftTable {
         name: scope.nft_table.clone(),
         listing: Some(sha256(listing.as_bytes())),
@@ -108,6 +108,7 @@ pub fn reading(scope: &KernelScope, printed: Printed) -> KernelReading {
         strangers,
         users: printed.users,
         bindable: printed.bindable,
+        foreign,
     }
 }
 

@@ -2,9 +2,9 @@
 //!
 //! **Invariant:** what is ours is told by names and numbers that are recorded, never by looks.
 
-use crate::iproute::Link;
+use crate::iproute::{Link, Route};
 use crate::kernel::{ConfigRef, Ends, World};
-use crate::names::Interface;
+use crate::names::{Interface, Table};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -23,6 +23,8 @@ pub struct KernelScope {
     /// What tells our rules and routes from a stranger's: as the policy says it now, and as it said
     /// it when what is recorded was made.
     pub realms: BTreeSet<Realm>,
+    /// Tables in which routes of ours stand beside those of strangers, which are wanted too.
+    pub watched: BTreeSet<Table>,
     /// The nft table in family `inet`.
     pub nft_table: String,
     /// Paths below `/proc/sys`.
@@ -94,6 +96,8 @@ pub struct KernelReading {
     pub users: BTreeMap<String, u32>,
     /// Devices that a bound request leaves by.
     pub bindable: BTreeSet<Interface>,
+    /// Routes of others in the watched tables.
+    pub foreign: Vec<Route>,
 }
 
 /// What a tunnel has carried since it was made.

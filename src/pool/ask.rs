@@ -79,6 +79,7 @@ pub(super) fn scope(
         owned: owned.interfaces.clone(),
         expected,
         realms,
+        watched: BTreeSet::new(),
         nft_table: name.nft_table(),
         sysctls,
         tool: policy.wireguard.tool.program().to_owned(),
