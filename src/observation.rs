@@ -8,6 +8,7 @@
 //! asked again carries another turn.
 
 mod candidates;
+mod carried;
 mod core;
 mod delays;
 mod kernel;
@@ -18,6 +19,7 @@ mod standby;
 pub use candidates::{
     ListQuestion, ListReading, ListVia, Trial, TrialReading, TrialResult, Validators,
 };
+pub use carried::{CarriedQuestion, CarriedReading};
 pub use core::{
     ConfigReading, CoreConfig, CoreFault, CoreQuestion, CoreReading, CoreSeen, Flow, Group,
     GroupFault, Life, Process, Program, Traffic,
@@ -56,6 +58,8 @@ pub enum Question {
     Nodes(BTreeSet<NodeCheck>),
     /// What another program keeps.
     Setting(Box<Setting>),
+    /// What devices have received.
+    Carried(CarriedQuestion),
     /// Nothing but the time: what is asked in the next round is that much later.
     Wait {
         /// Which time this is asked in this run, from 0.
@@ -80,6 +84,7 @@ impl Question {
             | Self::Delays(_)
             | Self::Nodes(_)
             | Self::Setting(_)
+            | Self::Carried(_)
             | Self::Wait { .. } => false,
         }
     }
@@ -98,6 +103,7 @@ impl Question {
             | Self::Delays(_)
             | Self::Nodes(_)
             | Self::Setting(_)
+            | Self::Carried(_)
             | Self::Wait { .. } => false,
         }
     }
@@ -131,6 +137,8 @@ pub enum Reading {
     Nodes(NodesReading),
     /// What stands there, or why it cannot be read.
     Setting(Result<Value, String>),
+    /// What they have received.
+    Carried(CarriedReading),
     /// The time is over.
     Waited,
 }
@@ -234,6 +242,14 @@ impl Observation {
     pub fn cores(&self) -> impl Iterator<Item = (&CoreQuestion, &CoreReading)> {
         self.readings.iter().filter_map(|(question, reading)| match (question, reading) {
             (Question::Core(core), Reading::Core(seen)) => Some((core.as_ref(), seen.as_ref())),
+            _ => None,
+        })
+    }
+
+    /// What devices had received, by the turn in which that was asked.
+    pub fn carried(&self) -> impl Iterator<Item = (u32, &CarriedReading)> {
+        self.readings.iter().filter_map(|(question, reading)| match (question, reading) {
+            (Question::Carried(asked), Reading::Carried(seen)) => Some((asked.turn, seen)),
             _ => None,
         })
     }

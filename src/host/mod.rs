@@ -5,6 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "this is the imperative shell")]
 
 pub mod apply;
+pub mod carried;
 pub mod clash;
 pub mod clock;
 pub mod core;

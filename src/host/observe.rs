@@ -4,7 +4,7 @@
 //! an error, because nothing can be decided without it.
 
 use super::apply::Hands;
-use super::{clock, core, delays, look, node, pages, provider, resolve, setting, trial};
+use super::{carried, clock, core, delays, look, node, pages, provider, resolve, setting, trial};
 use crate::observation::{Question, Reading, StandbyReading, TrialReading, TrialResult};
 use anyhow::{Context as _, bail};
 use std::io;
@@ -76,6 +76,7 @@ fn answer(question: &Question, eyes: &Eyes<'_>) -> anyhow::Result<Reading> {
         Question::Delays(asked) => Reading::Delays(delays::ask(asked)?),
         Question::Nodes(checks) => Reading::Nodes(node::check_all(checks)?),
         Question::Setting(asked) => Reading::Setting(setting::read(asked)),
+        Question::Carried(asked) => Reading::Carried(carried::look(asked)?),
         Question::Wait { millis, .. } => {
             clock::pause(Duration::from_millis(*millis));
             Reading::Waited

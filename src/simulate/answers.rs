@@ -93,6 +93,7 @@ impl Lab {
             | Question::Delays(_)
             | Question::Nodes(_)
             | Question::Setting(_)
+            | Question::Carried(_)
             | Question::Wait { .. } => Reading::Waited,
             Question::Trial(trial) => {
                 self.later(self.trial_sec);

@@ -306,6 +306,7 @@ impl Lab {
             | Question::Core(_)
             | Question::Delays(_)
             | Question::Trial(_)
+            | Question::Carried(_)
             | Question::Wait { .. } => panic!("{question:?}"),
         }
     }
