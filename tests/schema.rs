@@ -120,7 +120,7 @@ fn whole_selectors() -> [Value; 2] {
         }
     });
     let mut route = clash.clone();
-    route["driver"] = json!({ "route": { "table": 120, "metric": 5, "protocol": 202 } });
+    route["driver"] = json!({ "route": { "table": 120, "metric": 5, "protocol": 202, "first_table": 130, "first_mark": "0x45530000", "rule_priority": 600, "cut": "dead" } });
     route["primary"] = json!({ "interface": "eth0", "gateway": "192.0.2.1" });
     route["reserve"] = json!({ "interface": "eth1", "gateway": "192.0.2.65" });
     [clash, route]

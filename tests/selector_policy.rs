@@ -123,6 +123,26 @@ fn what_contradicts_itself_is_refused() {
             "driver.route.table is 254: write \"main\", or the number of a table that the kernel does not use itself (not 0, 253 to 255)",
         ),
         (
+            with(route(), "driver.route.first_table", json!(119)),
+            "driver.route.first_table is 119: it and the next one must be tables of their own, neither driver.route.table nor one that the kernel uses itself (0, 253 to 255)",
+        ),
+        (
+            with(route(), "driver.route.table", json!(252)),
+            "driver.route.first_table is 253: it and the next one must be tables of their own, neither driver.route.table nor one that the kernel uses itself (0, 253 to 255)",
+        ),
+        (
+            with(route(), "driver.route.rule_priority", json!(32_765)),
+            "driver.route.rule_priority is 32765: it and the next one must stand before the rule of main, so write a number from 1 to 32764",
+        ),
+        (
+            with(route(), "driver.route.first_mark", json!("0xffffffff")),
+            "driver.route.first_mark is 0xffffffff: it and the 3 next ones must be marks, and 0 is none",
+        ),
+        (
+            with(with(route(), "driver.route.table", json!("main")), "wan", json!({})),
+            "wan is asked by main's default route, which is what driver route moves: leave it out, since nothing moves anyway while neither channel answers",
+        ),
+        (
             with(route(), "driver.route.protocol", json!(2)),
             "driver.route.protocol 2 is used by the kernel and the administrator: write a number from 5 to 255",
         ),
@@ -179,8 +199,20 @@ fn two_policies_do_not_share_a_group_or_a_table() {
     assert_eq!(both(&clash(), &clash()).as_deref(), Some("group out of http://127.0.0.1:9090"));
     assert_eq!(both(&clash(), &with(clash(), "driver.clash.selector", json!("in"))), None);
     assert_eq!(both(&route(), &route()).as_deref(), Some("routing table 120"));
-    assert_eq!(both(&route(), &with(route(), "driver.route.table", json!("main"))), None);
+    let pool_from = |table: u32| with(pool.clone(), "slots.first_table", json!(table));
     assert_eq!(both(&pool, &route()).as_deref(), Some("routing table 120"));
-    assert_eq!(both(&route(), &with(pool.clone(), "slots.first_table", json!(121))), None);
+    assert_eq!(both(&route(), &pool_from(122)).as_deref(), Some("routing table 122"));
+    assert_eq!(both(&route(), &pool_from(123)), None);
+    let marked = with(route(), "driver.route.first_mark", json!("0x4546fffe"));
+    assert_eq!(both(&marked, &pool_from(123)).as_deref(), Some("marks like 0x4546fffe"));
+    let inside = with(route(), "driver.route.rule_priority", json!(19_999));
+    let said = both(&inside, &pool_from(123));
+    assert_eq!(said.as_deref(), Some("rule priorities from 19999"));
+    let main = with(route(), "driver.route.table", json!("main"));
+    assert_eq!(both(&route(), &main).as_deref(), Some("rule priorities from 500"));
+    let apart = with(main, "driver.route.rule_priority", json!(502));
+    assert_eq!(both(&route(), &apart).as_deref(), Some("marks like 0x45520000"));
+    let apart = with(apart, "driver.route.first_mark", json!("0x45520004"));
+    assert_eq!(both(&route(), &apart), None);
     assert_eq!(both(&clash(), &pool), None);
 }

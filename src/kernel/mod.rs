@@ -6,6 +6,7 @@
 pub mod diff;
 pub mod nft;
 pub mod read;
+pub mod uplinks;
 
 use crate::iproute::{Route, Rule};
 use crate::names::Interface;
@@ -15,6 +16,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
+
+/// The metric of a table's `unreachable` guard: worse than any that a person or a daemon gives.
+pub const GUARD_METRIC: u32 = 4_278_198_272;
 
 /// Our own objects, as they are or as they should be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

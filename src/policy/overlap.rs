@@ -3,9 +3,9 @@
 //! **Invariant:** policies that do not overlap can be stepped side by side in any order.
 
 use super::pool::{MARK_BASE, PRIORITIES, PoolPolicy};
-use super::selector::{Driver, SelectorPolicy};
+use super::selector::{Channel, Driver, FLOW_MARKS, RouteDriver, SelectorPolicy};
 use super::{ClientKey, Policy};
-use crate::names::PolicyName;
+use crate::names::{PolicyName, Table};
 use crate::setting::Core;
 use ipnet::IpNet;
 
@@ -55,9 +55,7 @@ fn selectors(a: &SelectorPolicy, b: &SelectorPolicy) -> Option<String> {
         (Driver::Clash(a), Driver::Clash(b)) => {
             same_group((&a.core, &a.selector), (&b.core, &b.selector))
         }
-        (Driver::Route(a), Driver::Route(b)) => {
-            (a.table == b.table).then(|| format!("routing table {}", a.table))
-        }
+        (Driver::Route(a), Driver::Route(b)) => routes(a, b),
         (Driver::Clash(_), Driver::Route(_)) | (Driver::Route(_), Driver::Clash(_)) => None,
     }
 }
@@ -65,9 +63,44 @@ fn selectors(a: &SelectorPolicy, b: &SelectorPolicy) -> Option<String> {
 fn pool_and_selector(pool: &PoolPolicy, selector: &SelectorPolicy) -> Option<String> {
     let Driver::Route(route) = &selector.driver else { return None };
     let first = pool.slots.first_table;
-    let n = u32::try_from(pool.slots.interfaces.len()).unwrap_or(u32::MAX);
-    meet((first, first.saturating_add(n)), (route.table.0, route.table.0.saturating_add(1)))
-        .then(|| format!("routing table {}", route.table))
+    let pools = first..first.saturating_add(pool.tables());
+    if let Some(table) = tables(route).into_iter().find(|table| pools.contains(&table.0)) {
+        return Some(format!("routing table {table}"));
+    }
+    if marks(route).contains(&(pool.routing.first_mark.0 & MARK_BASE)) {
+        return Some(format!("marks like {}", route.first_mark));
+    }
+    let first = pool.routing.rule_priority;
+    let pools = (first, first.saturating_add(PRIORITIES));
+    meet(pools, priorities(route)).then(|| format!("rule priorities from {}", route.rule_priority))
+}
+
+/// The upper halves of a route's marks.
+fn marks(route: &RouteDriver) -> [u32; 2] {
+    let last = route.first_mark.0.saturating_add(FLOW_MARKS - 1);
+    [route.first_mark.0 & MARK_BASE, last & MARK_BASE]
+}
+
+fn priorities(route: &RouteDriver) -> (u32, u32) {
+    (route.rule_priority, route.priority(Channel::Reserve).saturating_add(1))
+}
+
+fn tables(route: &RouteDriver) -> [Table; 3] {
+    let [primary, reserve] = Channel::ALL.map(|channel| route.own_table(channel));
+    [route.table, primary, reserve]
+}
+
+fn routes(a: &RouteDriver, b: &RouteDriver) -> Option<String> {
+    let theirs = tables(b);
+    if let Some(table) = tables(a).into_iter().find(|table| theirs.contains(table)) {
+        return Some(format!("routing table {table}"));
+    }
+    if meet(priorities(a), priorities(b)) {
+        return Some(format!("rule priorities from {}", a.rule_priority.max(b.rule_priority)));
+    }
+    let marks =
+        |route: &RouteDriver| (route.first_mark.0, route.first_mark.0.saturating_add(FLOW_MARKS));
+    meet(marks(a), marks(b)).then(|| format!("marks like {}", a.first_mark.max(b.first_mark)))
 }
 
 fn pools(a: &PoolPolicy, b: &PoolPolicy) -> Option<String> {

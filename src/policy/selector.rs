@@ -11,7 +11,7 @@ mod written;
 pub use thresholds::{Params, Probe};
 
 use super::pool::{Cut, Wan};
-use crate::names::{Interface, Table};
+use crate::names::{Interface, Mark, Table};
 use crate::proxy::Proxy;
 use crate::setting::Core;
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,14 @@ impl Channel {
         match self {
             Self::Primary => Self::Reserve,
             Self::Reserve => Self::Primary,
+        }
+    }
+
+    /// Its place in numbers that are counted from the first.
+    fn place(self) -> u32 {
+        match self {
+            Self::Primary => 0,
+            Self::Reserve => 1,
         }
     }
 
@@ -112,6 +120,14 @@ pub struct RouteDriver {
     pub metric: u32,
     /// The protocol number that tells it from a stranger's.
     pub protocol: u8,
+    /// The table of the primary's own way; the reserve's is the next one.
+    pub first_table: u32,
+    /// What marks flows and probes of the primary; the reserve's and those of answers are the next.
+    pub first_mark: Mark,
+    /// The priority of the primary's rule; the reserve's is the next one.
+    pub rule_priority: u32,
+    /// Which open flows are ended by an urgent switch.
+    pub cut: Cut,
     /// Where clients belong.
     pub primary: Uplink,
     /// Where they go meanwhile.
@@ -146,6 +162,9 @@ impl ClashDriver {
     }
 }
 
+/// So many marks follow the first one: a channel for what it opens and for what it answers.
+pub const FLOW_MARKS: u32 = 4;
+
 impl RouteDriver {
     /// The uplink that a channel is.
     #[must_use]
@@ -155,15 +174,37 @@ impl RouteDriver {
             Channel::Reserve => &self.reserve,
         }
     }
+
+    /// The table that holds nothing but the way out by a channel.
+    #[must_use]
+    pub fn own_table(&self, channel: Channel) -> Table {
+        Table(self.first_table.saturating_add(channel.place()))
+    }
+
+    /// The priority of the rule that leads a channel's mark to its table.
+    #[must_use]
+    pub fn priority(&self, channel: Channel) -> u32 {
+        self.rule_priority.saturating_add(channel.place())
+    }
+
+    /// What leads packets out by a channel, whatever is chosen.
+    #[must_use]
+    pub fn mark(&self, channel: Channel) -> Mark {
+        Mark(self.first_mark.0.saturating_add(channel.place()))
+    }
+
+    /// The conntrack marks of a channel's flows: of those opened by it, and of those answered by it.
+    #[must_use]
+    pub fn flow_marks(&self, channel: Channel) -> [Mark; 2] {
+        let opened = self.mark(channel);
+        [opened, Mark(opened.0.saturating_add(FLOW_MARKS / 2))]
+    }
 }
 
 impl SelectorPolicy {
     /// What it asks for and this version does not do, a line each.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        match self.driver {
-            Driver::Clash(_) => Vec::new(),
-            Driver::Route(_) => vec!["driver.route is read and has no effect yet".to_owned()],
-        }
+        Vec::new()
     }
 }

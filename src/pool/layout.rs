@@ -10,7 +10,7 @@ use super::state::{Egress, PoolState, Slot, Surroundings};
 use crate::iproute::{Family, Route, RouteKind};
 use crate::kernel::diff::Means;
 use crate::kernel::nft::{Layout, SlotLayout};
-use crate::kernel::{Ends, NftTable, Tunnel, World};
+use crate::kernel::{Ends, GUARD_METRIC, NftTable, Tunnel, World};
 use crate::names::{Interface, Mark, PolicyName, Table};
 use crate::plan::Backend;
 use crate::policy::pool::{Inbound, Ipv6};
@@ -19,8 +19,6 @@ use ipnet::{IpNet, Ipv4Net};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-/// The metric of a table's `unreachable` guard: worse than any that a person or a daemon gives.
-pub const GUARD_METRIC: u32 = 4_278_198_272;
 /// WireGuard's own overhead over IPv6 (40 + 8 + 32 bytes), which is the larger one.
 const OVERHEAD: u32 = 80;
 /// The MTU that every IPv6 path must carry (RFC 8200), tried before a slot that loses large packets

@@ -5,10 +5,11 @@
 
 use super::state::SelectorState;
 use crate::observation::{
-    AnyOrAll, Asker, CoreQuestion, Expect, Observation, Page, Pages, PagesReading, Question, Way,
+    AnyOrAll, Asker, CarriedQuestion, CoreQuestion, Expect, Observation, Page, Pages, PagesReading,
+    Question, Way,
 };
 use crate::policy::SelectorPolicy;
-use crate::policy::selector::{Channel, ClashDriver, Driver};
+use crate::policy::selector::{Channel, ClashDriver, Driver, RouteDriver};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -58,13 +59,29 @@ pub(super) fn core(driver: &ClashDriver, state: Option<&SelectorState>, look: Lo
 }
 
 /// The time between the two samples.
-pub(super) fn sample_wait() -> Question {
+fn sample_wait() -> Question {
     Question::Wait { turn: 0, millis: SAMPLE_MS }
 }
 
-/// Whether that time is over.
-pub(super) fn has_waited(seen: &Observation) -> bool {
-    seen.readings.contains_key(&sample_wait())
+/// What is still to be asked for the two samples right before a switch; `look` asks for what was not
+/// looked at yet.
+pub(super) fn next_sample(
+    seen: &Observation,
+    look: impl Fn(Look) -> Option<Question>,
+) -> Option<Vec<Question>> {
+    if let Some(question) = look(Look::SampleFrom) {
+        return Some(vec![question]);
+    }
+    if !seen.readings.contains_key(&sample_wait()) {
+        return Some(vec![sample_wait()]);
+    }
+    look(Look::SampleTo).map(|question| vec![question])
+}
+
+/// A look at what both uplinks have received.
+pub(super) fn carried(driver: &RouteDriver, look: Look) -> Question {
+    let devices = Channel::ALL.map(|channel| driver.uplink(channel).interface.clone());
+    Question::Carried(CarriedQuestion { turn: look.turn(), devices: devices.into() })
 }
 
 /// The hosts of pages that are not asked through a proxy, which resolves them itself.
@@ -96,9 +113,11 @@ pub(super) fn channel(
 ) -> Question {
     let way = match &policy.driver {
         Driver::Clash(driver) => Way::Proxy(driver.member(channel).proxy),
-        Driver::Route(driver) => {
-            Way::Device { device: driver.uplink(channel).interface.clone(), mark: None }
-        }
+        // The mark leads the request to the channel's own table, whatever is chosen.
+        Driver::Route(driver) => Way::Device {
+            device: driver.uplink(channel).interface.clone(),
+            mark: Some(driver.mark(channel)),
+        },
     };
     Question::Pages(Pages {
         asker: asker(channel),

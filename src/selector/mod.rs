@@ -1,7 +1,8 @@
 //! Kind `selector`: a primary and a reserve, without breaking what runs.
 //!
 //! `ask` says what is looked at, `sight` judges it, `drive` is the core or the route that is
-//! switched, `turn` counts and holds the rows, `activity` tells whether anybody receives something.
+//! switched, `layout` how the kernel looks for a route, `turn` counts and holds the rows, `activity`
+//! tells whether anybody receives something.
 //!
 //! **Invariant:** only new connections move, and only when the channel that they move to answers;
 //! what a person chose elsewhere is never overwritten.
@@ -9,6 +10,7 @@
 pub mod activity;
 mod ask;
 mod drive;
+mod layout;
 pub mod reason;
 mod sight;
 pub mod state;
@@ -18,30 +20,28 @@ mod turn;
 pub use reason::Reason;
 pub use state::SelectorState;
 
-use crate::kernel::World;
 use crate::machine::{
     Carried, Considered, Decision, Future, Machine, Pausing, Proof, ReasonText, Rhythm, Settled,
     Subject,
 };
 use crate::names::PolicyName;
-use crate::observation::Observation;
-use crate::policy::selector::{Channel, ClashDriver, Driver};
+use crate::observation::{KernelScope, Observation, Question, Realm};
+use crate::policy::selector::{Channel, ClashDriver, Driver, RouteDriver};
 use crate::policy::{Kind, SelectorPolicy};
 use crate::record::Record;
 use crate::setting::{Value, Written};
 use crate::status::Standing;
 use crate::time::Moment;
 use ask::Look;
-use drive::Drive;
+use drive::clash::ClashDrive;
+use drive::route::RouteDrive;
+use drive::{Drive, Made};
 use sight::{CoreTrouble, Wan};
 use state::{Chosen, Verdict, Wish, mode_of};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use turn::{Manner, Turn};
-
-/// What is said of a driver that is read and not there yet.
-const NO_ROUTES: &str = "this version does not switch routes: use driver clash";
 
 /// The kind `selector`.
 pub enum Selector {}
@@ -75,8 +75,8 @@ impl Machine for Selector {
         may_ask: bool,
     ) -> Considered<SelectorState> {
         match &subject.policy.driver {
-            Driver::Clash(driver) => consider(subject, driver, seen, now, may_ask),
-            Driver::Route(_) => unable(&Reason::CoreUnusable { why: NO_ROUTES.to_owned() }),
+            Driver::Clash(driver) => by_core(subject, driver, seen, now, may_ask),
+            Driver::Route(driver) => by_route(subject, driver, seen, now, may_ask),
         }
     }
 
@@ -95,7 +95,7 @@ impl Machine for Selector {
             Written::Done => Proof::Settle(Box::new(decision.wished.clone()), Settled::Applied),
             Written::Refused { why, .. } => {
                 let why = format!("{setting}: {why}");
-                let future = future(before(), &[Reason::Refused { why }]);
+                let future = future(before(), Made::default(), &[Reason::Refused { why }]);
                 Proof::Settle(Box::new(future), Settled::RolledBack)
             }
             Written::Overtaken { found: Value::Member(member) } => {
@@ -139,7 +139,7 @@ impl Machine for Selector {
     }
 
     fn retire(subject: &Subject<'_, Self>, _: &Moment) -> Option<Future<SelectorState>> {
-        Some(future(Self::without_wish(subject.state?), &[]))
+        Some(future(Self::without_wish(subject.state?), Made::default(), &[]))
     }
 
     fn resumed(state: &SelectorState, now: &Moment) -> Result<SelectorState, String> {
@@ -163,6 +163,26 @@ impl Machine for Selector {
         Ok(state)
     }
 
+    fn scope(subject: &Subject<'_, Self>, turn: u32) -> KernelScope {
+        let driver = match &subject.policy.driver {
+            Driver::Clash(_) => None,
+            Driver::Route(driver) => Some(driver),
+        };
+        layout::scope(subject.name, driver, subject.owned, turn)
+    }
+
+    fn realms(policy: &SelectorPolicy) -> BTreeSet<Realm> {
+        match &policy.driver {
+            Driver::Clash(_) => BTreeSet::new(),
+            Driver::Route(driver) => layout::realms(driver),
+        }
+    }
+
+    fn remembers_under_pause(_: &SelectorPolicy) -> bool {
+        // Nothing moves under a pause, so what is remembered says nothing new of the kernel.
+        true
+    }
+
     fn rhythm(policy: &SelectorPolicy, state: Option<&SelectorState>) -> Rhythm {
         let params = &policy.params;
         let interval = Duration::from_secs(params.check_interval_sec);
@@ -181,34 +201,60 @@ fn unable(reason: &Reason) -> Considered<SelectorState> {
     Considered::Unable(vec![ReasonText::from(reason)])
 }
 
-fn consider(
+fn by_core(
     subject: &Subject<'_, Selector>,
     driver: &ClashDriver,
     seen: &Observation,
     now: &Moment,
     may_ask: bool,
 ) -> Considered<SelectorState> {
-    let policy = subject.policy;
-    let drive = match Drive::new(driver, seen) {
-        Ok(Some(drive)) => drive,
+    match ClashDrive::new(subject.policy, driver, seen, subject.state) {
+        Ok(Some(drive)) => consider(subject, &drive, seen, now, may_ask),
         Ok(None) if may_ask => {
             let core = ask::core(driver, subject.state, Look::First);
-            return Considered::Ask(ask::names(policy).into_iter().chain([core]).collect());
+            Considered::Ask(ask::names(subject.policy).into_iter().chain([core]).collect())
         }
-        Ok(None) => return unable(&Reason::NoTime),
-        Err(CoreTrouble::Unusable(why)) => return unable(&Reason::CoreUnusable { why }),
+        Ok(None) => unable(&Reason::NoTime),
+        Err(CoreTrouble::Unusable(why)) => unable(&Reason::CoreUnusable { why }),
         Err(CoreTrouble::Down(why)) => {
             let reason = Reason::CoreDown { why };
-            return match subject.state {
-                Some(state) => {
-                    let mut state = state.clone();
-                    state.core_down = true;
-                    Considered::Decide(Box::new(held(subject, state, reason)))
-                }
-                None => unable(&reason),
-            };
+            let Some(state) = subject.state else { return unable(&reason) };
+            let mut state = state.clone();
+            state.core_down = true;
+            Considered::Decide(Box::new(held(subject, None, state, reason)))
         }
-    };
+    }
+}
+
+fn by_route(
+    subject: &Subject<'_, Selector>,
+    driver: &RouteDriver,
+    seen: &Observation,
+    now: &Moment,
+    may_ask: bool,
+) -> Considered<SelectorState> {
+    match RouteDrive::new(subject, driver, seen) {
+        Some(drive) => match drive.in_the_way() {
+            Some(what) => unable(&Reason::RouteTaken { what }),
+            None => consider(subject, &drive, seen, now, may_ask),
+        },
+        None if may_ask => {
+            let kernel = Question::Kernel(Box::new(Selector::scope(subject, 0)));
+            let first = [kernel, ask::carried(driver, Look::First)];
+            Considered::Ask(ask::names(subject.policy).into_iter().chain(first).collect())
+        }
+        None => unable(&Reason::NoTime),
+    }
+}
+
+fn consider(
+    subject: &Subject<'_, Selector>,
+    drive: &dyn Drive,
+    seen: &Observation,
+    now: &Moment,
+    may_ask: bool,
+) -> Considered<SelectorState> {
+    let policy = subject.policy;
     let names = status::names(policy);
     let known = subject.state.filter(|state| state.names == names);
     let mut state =
@@ -221,30 +267,41 @@ fn consider(
             state.addresses.insert(name.to_owned(), addresses.clone());
         }
     }
-    if may_ask && ask::read(seen, &ask::asker(Channel::Primary), 0).is_none() {
-        let channels = Channel::ALL.map(|channel| ask::channel(policy, &state, channel, 0));
-        return Considered::Ask(channels.into_iter().chain(ask::wan(policy, &state, 0)).collect());
+    let unasked = |channel: &Channel| drive.health(*channel, 0).is_none();
+    let channels: Vec<Question> = Channel::ALL
+        .into_iter()
+        .filter(unasked)
+        .map(|channel| ask::channel(policy, &state, channel, 0))
+        .chain(ask::wan(policy, &state, 0).filter(|_| !sight::was_wan_asked(seen)))
+        .collect();
+    if may_ask && !channels.is_empty() {
+        return Considered::Ask(channels);
     }
     match sight::wan(policy, seen) {
         Wan::AskAgain if may_ask => {
             return Considered::Ask(ask::wan(policy, &state, 1).into_iter().collect());
         }
         Wan::AskAgain | Wan::Down => {
-            return Considered::Decide(Box::new(held(subject, state, Reason::WanDown)));
+            return Considered::Decide(Box::new(held(
+                subject,
+                Some(drive),
+                state,
+                Reason::WanDown,
+            )));
         }
         Wan::Up => {}
     }
-    if may_ask && !drive.has(Look::After) {
-        return Considered::Ask(vec![ask::core(driver, subject.state, Look::After)]);
+    if may_ask && let Some(look) = drive.look_after() {
+        return Considered::Ask(vec![look]);
     }
-    if drive.is_unclear(known) {
-        if may_ask && !drive.has(Look::Config) {
-            return Considered::Ask(vec![ask::core(driver, subject.state, Look::Config)]);
+    if let Some(look) = drive.look_closer(known) {
+        if may_ask && !seen.readings.contains_key(&look) {
+            return Considered::Ask(vec![look]);
         }
-        return Considered::Decide(Box::new(held(subject, state, Reason::NoTime)));
+        return Considered::Decide(Box::new(held(subject, Some(drive), state, Reason::NoTime)));
     }
     let manner = Manner { paused: subject.paused, may_ask };
-    let mut turn = Turn::new(policy, seen, &drive, state, now, manner);
+    let mut turn = Turn::new(policy, seen, drive, state, now, manner);
     if known.is_some() {
         turn.run();
     } else {
@@ -253,7 +310,7 @@ fn consider(
     if may_ask && !turn.asks.is_empty() {
         return Considered::Ask(turn.asks);
     }
-    Considered::Decide(Box::new(decided(subject, &drive, turn)))
+    Considered::Decide(Box::new(decided(subject, drive, turn)))
 }
 
 /// The state of a first run, or of one with other channels than before.
@@ -272,16 +329,16 @@ fn begun(
     state
 }
 
-/// A future that changes nothing in the world.
-fn future(state: SelectorState, reasons: &[Reason]) -> Future<SelectorState> {
+/// A future in which `made` is so.
+fn future(state: SelectorState, made: Made, reasons: &[Reason]) -> Future<SelectorState> {
     Future {
         to: state.mode.as_str().to_owned(),
         state,
-        world: World::default(),
-        settings: BTreeMap::new(),
+        world: made.world,
+        settings: made.settings,
         pauses: false,
         barrier: None,
-        cuts: Vec::new(),
+        cuts: made.cuts,
         generations: BTreeSet::new(),
         reasons: reasons.iter().map(ReasonText::from).collect(),
     }
@@ -289,13 +346,14 @@ fn future(state: SelectorState, reasons: &[Reason]) -> Future<SelectorState> {
 
 fn decision(
     subject: &Subject<'_, Selector>,
+    drive: Option<&dyn Drive>,
     wished: Future<SelectorState>,
     counted: SelectorState,
 ) -> Decision<SelectorState> {
     Decision {
         from: subject.state.map(|state| state.mode.as_str().to_owned()),
         wished,
-        standing: None,
+        standing: subject.state.zip(drive).and_then(|(state, drive)| drive.standing(state)),
         checks: Vec::new(),
         held: counted.clone(),
         undone: counted,
@@ -306,6 +364,7 @@ fn decision(
 /// The core or the uplink is down.
 fn held(
     subject: &Subject<'_, Selector>,
+    drive: Option<&dyn Drive>,
     mut state: SelectorState,
     reason: Reason,
 ) -> Decision<SelectorState> {
@@ -313,22 +372,19 @@ fn held(
     state.recovery_since = None;
     state.waits = false;
     let counted = Selector::without_wish(&state);
-    decision(subject, future(state, &[reason]), counted)
+    let made = drive.map(|drive| drive.make(&mut state, None)).unwrap_or_default();
+    decision(subject, drive, future(state, made, &[reason]), counted)
 }
 
 fn decided(
     subject: &Subject<'_, Selector>,
-    drive: &Drive<'_>,
+    drive: &dyn Drive,
     turn: Turn<'_>,
 ) -> Decision<SelectorState> {
     let mut state = turn.state;
-    let (mut settings, mut cuts) = (BTreeMap::new(), Vec::new());
-    if let Some(goal) = &turn.goal {
-        (settings, cuts) = drive.write(goal);
-        state.confirmed = Some(drive.confirmed(&goal.target));
-    }
-    let wished = Future { settings, cuts, pauses: turn.pauses, ..future(state, &turn.reasons) };
-    decision(subject, wished, turn.counted)
+    let made = drive.make(&mut state, turn.goal.as_ref());
+    let wished = Future { pauses: turn.pauses, ..future(state, made, &turn.reasons) };
+    decision(subject, Some(drive), wished, turn.counted)
 }
 
 /// Somebody chose a third member while ours was being written.
@@ -341,13 +397,13 @@ fn overtaken(
 ) -> Future<SelectorState> {
     let mut state = before;
     if let Driver::Clash(driver) = &policy.driver
-        && let Ok(Some(drive)) = Drive::new(driver, seen)
+        && let Ok(Some(drive)) = ClashDrive::new(policy, driver, seen, None)
     {
         let chosen = drive.of(member);
         state.confirmed = Some(drive.confirmed(member));
         state.take_over(&chosen, now);
         let reason = Reason::PersonsChoice { chosen };
-        return Future { pauses: true, ..future(state, &[reason]) };
+        return Future { pauses: true, ..future(state, Made::default(), &[reason]) };
     }
-    future(state, &[])
+    future(state, Made::default(), &[])
 }

@@ -25,6 +25,11 @@ pub enum Reason {
         /// What was seen.
         why: String,
     },
+    /// A stranger's default route is in the way of ours.
+    RouteTaken {
+        /// Which, and what to do.
+        what: String,
+    },
     /// The references of the uplink do not answer: nothing is counted or moved.
     WanDown,
     /// The first check after that only looks.
@@ -165,6 +170,7 @@ impl Reason {
             Self::AllWell => "all-well",
             Self::CoreDown { .. } => "core-down",
             Self::CoreUnusable { .. } => "core-unusable",
+            Self::RouteTaken { .. } => "route-taken",
             Self::WanDown => "wan-down",
             Self::Settling => "settling",
             Self::NoneHealthy => "none-healthy",
@@ -220,6 +226,7 @@ impl fmt::Display for Reason {
             Self::AllWell => f.write_str("both channels answer"),
             Self::CoreDown { why } => write!(f, "the core is down or restarting: {why}"),
             Self::CoreUnusable { why } => f.write_str(why),
+            Self::RouteTaken { what } => f.write_str(what),
             Self::WanDown => f.write_str("the WAN does not answer; nothing is counted or moved"),
             Self::Settling => f.write_str("back again; this check only looks"),
             Self::NoneHealthy => f.write_str("no channel answers, so nothing is counted or moved"),

@@ -82,6 +82,11 @@ pub(super) fn wan(policy: &SelectorPolicy, seen: &Observation) -> Wan {
     }
 }
 
+/// Whether the references of the uplink were asked once.
+pub(super) fn was_wan_asked(seen: &Observation) -> bool {
+    ask::read(seen, &Asker::Wan, 0).is_some()
+}
+
 /// Why nothing can be done with a core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CoreTrouble {

@@ -12,7 +12,7 @@ mod rows;
 use super::activity::Limits;
 use super::drive::Drive;
 use super::reason::Reason;
-use super::sight::{self, Health};
+use super::sight::Health;
 use super::state::{Chosen, Mode, SelectorState, Verdict};
 use crate::observation::{Observation, Question};
 use crate::policy::SelectorPolicy;
@@ -41,7 +41,7 @@ pub(super) struct Manner {
 pub(super) struct Turn<'a> {
     pub(super) policy: &'a SelectorPolicy,
     pub(super) seen: &'a Observation,
-    pub(super) drive: &'a Drive<'a>,
+    pub(super) drive: &'a dyn Drive,
     pub(super) now: &'a Moment,
     pub(super) manner: Manner,
     /// What was remembered, with what this check has taught: for when nothing comes of the rest.
@@ -59,7 +59,7 @@ impl<'a> Turn<'a> {
     pub(super) fn new(
         policy: &'a SelectorPolicy,
         seen: &'a Observation,
-        drive: &'a Drive<'a>,
+        drive: &'a dyn Drive,
         state: SelectorState,
         now: &'a Moment,
         manner: Manner,
@@ -155,7 +155,7 @@ impl<'a> Turn<'a> {
     /// Takes the verdicts of both channels down.
     fn look(&mut self) {
         for channel in Channel::ALL {
-            let health = sight::health(self.seen, channel, 0).unwrap_or_else(|| Health {
+            let health = self.drive.health(channel, 0).unwrap_or_else(|| Health {
                 verdict: Verdict::Unknown,
                 why: "there was no time to ask".to_owned(),
                 latency_ms: None,
@@ -174,8 +174,8 @@ impl<'a> Turn<'a> {
     /// Measures what flowed on the channel in use.
     fn sample(&mut self) {
         let limits = self.limits();
-        let requests = 2 * u64::try_from(self.policy.probe.urls.len()).unwrap_or(u64::MAX);
-        match self.drive.measures(self.state.mode.channel()) {
+        let requests = u64::try_from(self.drive.requests()).unwrap_or(u64::MAX);
+        match self.drive.measures(&self.state) {
             Some((before, after)) => {
                 self.state.activity.sample(&before, &after.bounded(), requests, limits);
             }
@@ -234,8 +234,9 @@ impl<'a> Turn<'a> {
     /// A person's `switch`.
     fn switch(&mut self, target: &str, force: bool) {
         let refused = |why: &str| Reason::SwitchRefused { target: target.into(), why: why.into() };
-        let Some(chosen) = self.drive.choose(target) else {
-            return self.say(refused("it is no member of the group"));
+        let chosen = match self.drive.choose(target) {
+            Ok(chosen) => chosen,
+            Err(why) => return self.say(refused(why)),
         };
         let is_well = match &chosen {
             Chosen::Channel(channel) => self.is_healthy(*channel),

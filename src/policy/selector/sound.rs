@@ -2,8 +2,12 @@
 //!
 //! **Invariant:** whatever passes names two channels that can be told apart.
 
-use super::{Driver, SelectorPolicy};
+use super::{Channel, Driver, FLOW_MARKS, SelectorPolicy};
+use crate::names::Table;
 use crate::policy::fault::PolicyFault;
+
+/// The kernel's own rule that asks main has 32766 (`RT_TABLE_MAIN`, `net/ipv4/fib_rules.c`).
+const LAST_PRIORITY: u32 = 32_765;
 
 impl SelectorPolicy {
     /// Refuses what contradicts itself.
@@ -38,6 +42,33 @@ impl SelectorPolicy {
                         "primary and reserve both leave by {}: requests bound to a device could not tell them apart, so name two",
                         route.primary.interface
                     ));
+                }
+                let own = Channel::ALL.map(|channel| route.own_table(channel));
+                let is_kernels = |table: &Table| matches!(table.0, 0 | 253..=255);
+                if own.iter().any(is_kernels) || own.contains(&route.table) {
+                    return fault(format!(
+                        "driver.route.first_table is {}: it and the next one must be tables of their own, neither driver.route.table nor one that the kernel uses itself (0, 253 to 255)",
+                        route.first_table
+                    ));
+                }
+                if !(1..LAST_PRIORITY).contains(&route.rule_priority) {
+                    return fault(format!(
+                        "driver.route.rule_priority is {}: it and the next one must stand before the rule of main, so write a number from 1 to {}",
+                        route.rule_priority,
+                        LAST_PRIORITY - 1
+                    ));
+                }
+                if route.first_mark.0 == 0 || route.first_mark.0.checked_add(FLOW_MARKS).is_none() {
+                    return fault(format!(
+                        "driver.route.first_mark is {}: it and the {} next ones must be marks, and 0 is none",
+                        route.first_mark,
+                        FLOW_MARKS - 1
+                    ));
+                }
+                if route.table == Table::MAIN && self.wan.is_some() {
+                    return fault(
+                        "wan is asked by main's default route, which is what driver route moves: leave it out, since nothing moves anyway while neither channel answers".into(),
+                    );
                 }
                 if matches!(route.protocol, 0..=4) {
                     return fault(format!(

@@ -5,7 +5,7 @@
 use super::{
     Channel, ClashDriver, Driver, Member, Params, Probe, RouteDriver, SelectorPolicy, Uplink,
 };
-use crate::names::{Interface, Table};
+use crate::names::{Interface, Mark, Table};
 use crate::policy::clash;
 use crate::policy::fault::PolicyFault;
 use crate::policy::pool::{Cut, Wan};
@@ -65,7 +65,28 @@ struct WrittenRoute {
     metric: Option<u32>,
     #[serde(default = "protocol")]
     protocol: u8,
+    #[serde(default)]
+    first_table: Option<u32>,
+    #[serde(default = "first_mark")]
+    first_mark: Mark,
+    #[serde(default = "rule_priority")]
+    rule_priority: u32,
+    #[serde(default = "cut_none")]
+    cut: Cut,
 }
+
+/// Another upper half than a pool's.
+fn first_mark() -> Mark {
+    Mark(0x4552_0000)
+}
+
+/// Before the rules that a person gives, which are counted from 1000 as a rule, and before a pool's.
+fn rule_priority() -> u32 {
+    500
+}
+
+/// The tables of the two ways, where the default route itself is in main.
+const MAIN_FIRST_TABLE: u32 = 20_254;
 
 /// The protocol number that pools use too: tables tell policies apart.
 fn protocol() -> u8 {
@@ -169,6 +190,14 @@ impl SelectorPolicy {
                     0
                 }),
                 protocol: route.protocol,
+                first_table: route.first_table.unwrap_or(if route.table.0 == Table::MAIN {
+                    MAIN_FIRST_TABLE
+                } else {
+                    route.table.0.0.saturating_add(1)
+                }),
+                first_mark: route.first_mark,
+                rule_priority: route.rule_priority,
+                cut: route.cut,
                 primary: primary.uplink(Channel::Primary)?,
                 reserve: reserve.uplink(Channel::Reserve)?,
             }),

@@ -7,7 +7,6 @@ use crate::policy::selector::Channel;
 use crate::selector::activity::Quiet;
 use crate::selector::ask;
 use crate::selector::reason::Reason;
-use crate::selector::sight;
 use crate::selector::state::Verdict;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ impl Turn<'_> {
         let window = Duration::from_secs(self.params().quiet_window_sec);
         let limits = self.limits();
         match self.state.activity.quiet_for(window, limits) {
-            Quiet::Yes => match self.drive.last_sample(self.state.mode.channel()) {
+            Quiet::Yes => match self.drive.last_sample(&self.state) {
                 Some(rate) if rate >= limits.active_bytes_per_sec => Quiet::Active { rate },
                 Some(_) | None => Quiet::Yes,
             },
@@ -53,11 +52,12 @@ impl Turn<'_> {
     /// Asks both channels again, and whether anything flows, right before a switch away from
     /// `left`. False as long as that is not known, and when it is not so any more.
     pub(super) fn still_so(&mut self, left: Channel, of_it: Verdict, spent: bool) -> bool {
-        let again = Channel::ALL.map(|channel| sight::health(self.seen, channel, 1));
+        let again = Channel::ALL.map(|channel| self.drive.health(channel, 1));
         let [Some(primary), Some(reserve)] = again else {
             if self.manner.may_ask {
+                let unasked = |channel: &Channel| self.drive.health(*channel, 1).is_none();
                 let ask = |channel| ask::channel(self.policy, &self.state, channel, 1);
-                self.asks = Channel::ALL.map(ask).into();
+                self.asks = Channel::ALL.into_iter().filter(unasked).map(ask).collect();
             } else {
                 self.say(Reason::NoTime);
             }
@@ -76,7 +76,7 @@ impl Turn<'_> {
         if !self.params().traffic_guard || spent {
             return true;
         }
-        if let Some(questions) = self.drive.next_sample(self.seen, &self.state) {
+        if let Some(questions) = self.drive.next_sample(&self.state) {
             if self.manner.may_ask {
                 self.asks = questions;
             } else {
