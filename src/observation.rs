@@ -22,7 +22,7 @@ pub use candidates::{
 pub use carried::{CarriedQuestion, CarriedReading};
 pub use core::{
     ConfigReading, CoreConfig, CoreFault, CoreQuestion, CoreReading, CoreSeen, Flow, Group,
-    GroupFault, Life, Process, Program, Traffic,
+    GroupFault, Inbound, Life, Process, Program, Traffic,
 };
 pub use delays::{Delay, DelayQuestion, DelayReading};
 pub use kernel::{Counters, KernelReading, KernelScope, Keys, Realm};

@@ -197,6 +197,18 @@ codes! {
     /// A proxy core forgets what was selected.
     ChoicesForgotten, "choices-forgotten", Warning,
         "after a restart the core begins with its default, and a person who chose just that is not heard";
+    /// A group of a proxy core cuts open connections.
+    Interrupts, "interrupts", Warning, "each switch ends every connection that goes through the group, also those that work";
+    /// The diagnosis of a channel leaves by another way.
+    DiagnosisAstray, "diagnosis-astray", Error,
+        "its checks tell of something else, so that a dead channel looks well, or a good one is left";
+    /// The diagnosis of a channel may leave by another way.
+    DiagnosisShared, "diagnosis-shared", Warning, "a check that is led elsewhere tells nothing of the channel";
+    /// The unit of a proxy core is not started again.
+    CoreUnitDies, "core-not-restarted", Warning,
+        "a core that dies stays dead: its clients are not served, and nothing can be switched";
+    /// An uplink cannot carry anything.
+    UplinkGone, "uplink-gone", Warning, "the uplink counts as failed as long as it is so";
 }
 
 impl Serialize for Code {

@@ -18,6 +18,7 @@ pub mod provider;
 mod report;
 pub mod resolver;
 pub mod ruleset;
+pub mod selector;
 pub mod services;
 
 pub use code::{Code, Severity};

@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** only what was understood is told; the files are read and never written.
 
+use super::channels;
 use crate::observation::{CoreConfig, Program};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -64,33 +65,36 @@ impl Sources {
 pub fn read(program: Program, texts: &[String]) -> Result<CoreConfig, String> {
     match program {
         Program::SingBox => {
-            let mut all = CoreConfig::default();
-            for text in texts {
-                sing_box(text, &mut all)?;
-            }
-            Ok(all)
+            let configs = texts.iter().map(|text| {
+                serde_json::from_str(&plain(text))
+                    .map_err(|why| format!("the core's configuration is not JSON: {why}"))
+            });
+            let configs: Vec<Value> = configs.collect::<Result<_, _>>()?;
+            Ok(sing_box(&configs))
         }
         Program::Mihomo => Ok(mihomo(texts)),
         Program::Other => Err("the program is not known".to_owned()),
     }
 }
 
-fn sing_box(text: &str, into: &mut CoreConfig) -> Result<(), String> {
-    let config: Value = serde_json::from_str(&plain(text))
-        .map_err(|why| format!("the core's configuration is not JSON: {why}"))?;
+/// What sing-box's files say, taken together.
+fn sing_box(configs: &[Value]) -> CoreConfig {
     let truth = |value: Option<&Value>| value.and_then(Value::as_bool).unwrap_or(false);
-    into.keeps_choices |= truth(config.pointer("/experimental/cache_file/enabled"));
-    let outbounds = config.get("outbounds").and_then(Value::as_array);
-    for outbound in outbounds.into_iter().flatten() {
-        let Some(tag) = outbound.get("tag").and_then(Value::as_str) else { continue };
-        if let Some(default) = outbound.get("default").and_then(Value::as_str) {
-            into.defaults.insert(tag.to_owned(), default.to_owned());
+    let keeps = |config: &Value| truth(config.pointer("/experimental/cache_file/enabled"));
+    let mut all = CoreConfig {
+        keeps_choices: configs.iter().any(keeps),
+        inbounds: channels::inbounds(configs),
+        ..CoreConfig::default()
+    };
+    for selector in channels::selectors(configs) {
+        if let Some(default) = selector.default {
+            all.defaults.insert(selector.tag.clone(), default);
         }
-        if truth(outbound.get("interrupt_exist_connections")) {
-            into.interrupting.insert(tag.to_owned());
+        if selector.interrupts {
+            all.interrupting.insert(selector.tag);
         }
     }
-    Ok(())
+    all
 }
 
 /// mihomo's one word of interest, `profile: { store-selected: … }`, true where it is not written.
@@ -104,7 +108,8 @@ fn mihomo(texts: &[String]) -> CoreConfig {
 }
 
 /// JSON without the comments and the trailing commas that sing-box allows.
-fn plain(text: &str) -> String {
+#[must_use]
+pub fn plain(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
     let mut in_text = false;

@@ -6,6 +6,7 @@
 //! **Invariant:** nothing here reads a file or asks a core; a text that is understood is understood
 //! alike for both programs.
 
+pub mod channels;
 pub mod choice;
 pub mod config;
 

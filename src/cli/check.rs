@@ -11,13 +11,17 @@ use crate::check::pool::PoolFacts;
 use crate::check::{self, Checked, Needs, Subject};
 use crate::host::examine::machine::{States, machine, states};
 use crate::host::examine::pool as look;
+use crate::host::examine::selector as examine;
 use crate::host::policies::Found;
 use crate::host::side_by_side;
+use crate::machine::Machine as _;
 use crate::names::PolicyName;
 use crate::observation::Realm;
 use crate::outcome::Exit;
-use crate::policy::{Kind, Policy, PoolPolicy};
+use crate::policy::selector::Driver;
+use crate::policy::{Kind, Policy, PoolPolicy, SelectorPolicy};
 use crate::pool::Pool;
+use crate::selector::Selector;
 use crate::step::{Order, Survey, survey};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -128,10 +132,44 @@ fn one(
 ) -> anyhow::Result<(Needs, Checked)> {
     match &found.policy {
         Policy::Pool(policy) => pool(found, policy, state_dir, machine, states),
-        Policy::Selector(_) | Policy::Guard(_) | Policy::Dns(_) => {
+        Policy::Selector(policy) => selector(found, policy, state_dir, machine),
+        Policy::Guard(_) | Policy::Dns(_) => {
             kind::with(found, state_dir, MANNER, Common { machine })
         }
     }
+}
+
+fn selector(
+    found: &Found,
+    policy: &SelectorPolicy,
+    state_dir: &Path,
+    machine: &Machine,
+) -> anyhow::Result<(Needs, Checked)> {
+    let (name, path) = (&found.name, found.path.as_path());
+    let Manner { adopt, now } = MANNER;
+    let order = Order::<Selector> { name, path, policy, state_dir, adopt, now };
+    let survey = survey(&order)?;
+    let interval = Selector::rhythm(policy, survey.record.machine.as_ref()).interval;
+    let stepped = stepped(&order, &survey, interval, machine);
+    let (core, needs) = match &policy.driver {
+        Driver::Clash(driver) => (Some(examine::core(driver)?), Needs::default()),
+        Driver::Route(_) => {
+            let tools = BTreeSet::from(["ip", "nft"]);
+            (None, Needs { tools, helpful: BTreeSet::from(["conntrack"]), ..Needs::default() })
+        }
+    };
+    let unit = core.as_ref().and_then(examine::unit);
+    let facts = check::selector::Facts {
+        core: core.as_ref(),
+        unit: unit.as_ref(),
+        seen: &survey.seen,
+        decided: survey.decided.as_ref(),
+    };
+    let mut all = any::findings(&stepped);
+    all.extend(check::selector::findings(policy, &facts));
+    let needs = Needs { interval: Some(interval), policies: vec![name.to_string()], ..needs };
+    let subject = Subject::Policy(name.to_string(), Some(Kind::Selector));
+    Ok((needs, Checked::new(subject, all, any::probes(&survey.seen))))
 }
 
 /// What is examined in a policy of any kind.

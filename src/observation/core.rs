@@ -3,6 +3,7 @@
 //! **Invariant:** whether the core was restarted since it was last seen is judged here, from its
 //! process and from totals that only a restart lets fall, and nowhere else.
 
+use crate::proxy::Proxy;
 use crate::setting::Core;
 use crate::time::Moment;
 use serde::{Deserialize, Serialize};
@@ -166,6 +167,25 @@ pub struct CoreConfig {
     pub defaults: BTreeMap<String, String>,
     /// Groups that cut their open connections when another member is selected.
     pub interrupting: BTreeSet<String>,
+    /// Proxies on this machine, by their ports, where the configuration tells of them.
+    pub inbounds: BTreeMap<u16, Inbound>,
+}
+
+/// A proxy of a core on this machine, and where its rules lead what comes in there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inbound {
+    /// Its name.
+    pub tag: String,
+    /// How it is reached.
+    pub proxy: Proxy,
+    /// Whether it wants a password.
+    pub needs_password: bool,
+    /// The outbound that all of it is led to; `None`: it is refused, or led nowhere.
+    pub way: Option<String>,
+    /// Whether a rule leads it there by its name, and it does not just go where all goes.
+    pub is_named: bool,
+    /// The numbers, from 1, of the rules before that one which may take some of it.
+    pub before: Vec<usize>,
 }
 
 impl Life {

@@ -7,6 +7,7 @@
 pub mod init;
 pub mod machine;
 pub mod pool;
+pub mod selector;
 mod services;
 
 use super::files::read_bounded;
