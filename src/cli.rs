@@ -209,11 +209,14 @@ struct DownArgs {
 
 #[derive(Debug, Args)]
 struct InitArgs {
-    /// The kind of policy: pool
+    /// The kind of policy: pool or selector
     kind: String,
     /// The folder of wg-quick files that tunnels are made of
     #[arg(long, default_value = "/etc/wireguard")]
     configs: PathBuf,
+    /// The own configuration of the proxy core that a selector is made for
+    #[arg(long, value_name = "FILE")]
+    core_config: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -68,7 +68,10 @@ fn with_nothing_to_make_a_policy_of_it_says_what_is_missing() {
     };
     refused(&["init", "pool", "--configs", empty], "holds no *.conf");
     refused(&["init", "pool", "--configs", "/nowhere"], "the folder /nowhere cannot be read");
-    refused(&["init", "tunnel", "--configs", good], "knows no kind \"tunnel\": it can make pool");
+    refused(
+        &["init", "tunnel", "--configs", good],
+        "knows no kind \"tunnel\": it can make pool, selector",
+    );
     gw.space().batch("route del default\n");
     refused(&["init", "pool", "--configs", good], "table main has no default route");
 }

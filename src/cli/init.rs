@@ -12,7 +12,7 @@ use crate::outcome::Exit;
 pub(super) fn init(places: &Places, args: &InitArgs) -> u8 {
     let policies = places.find(&[]).into_iter().flatten();
     let policies = policies.map(|found| (found.name, found.policy)).collect();
-    match draft(&args.kind, &here(&args.configs, policies)) {
+    match draft(&args.kind, &here(&args.configs, args.core_config.as_deref(), policies)) {
         Ok(draft) => {
             for guess in &draft.guesses {
                 complain(&format!("guess: {guess}"));

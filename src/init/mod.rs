@@ -4,6 +4,7 @@
 //! given is a policy that parses.
 
 pub mod pool;
+pub mod selector;
 
 use crate::check::ruleset::Ruleset;
 use crate::iproute::{Link, Route, Rule};
@@ -16,7 +17,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// The kinds that a policy can be made of.
-pub const KINDS: [Kind; 1] = [Kind::Pool];
+pub const KINDS: [Kind; 2] = [Kind::Pool, Kind::Selector];
 
 /// What is here.
 #[derive(Clone, Debug, Default)]
@@ -43,8 +44,19 @@ pub struct Here {
     pub has_kernel_wireguard: bool,
     /// Programs that are missing.
     pub missing: Vec<String>,
+    /// The own configuration of a proxy core, where one was named.
+    pub core: Option<Core>,
     /// Policies that are there already.
     pub policies: Vec<(PolicyName, Policy)>,
+}
+
+/// The own configuration of a proxy core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Core {
+    /// Its file.
+    pub path: PathBuf,
+    /// What it holds, or why it cannot be read.
+    pub text: Result<String, String>,
 }
 
 /// A policy and what was guessed for it.
@@ -64,7 +76,8 @@ pub fn draft(kind: &str, here: &Here) -> Result<Draft, String> {
     let known = KINDS.map(Kind::as_str).join(", ");
     match serde_json::from_value::<Kind>(Value::String(kind.to_owned())) {
         Ok(Kind::Pool) => pool::draft(here),
-        Ok(Kind::Selector | Kind::Guard | Kind::Dns) => {
+        Ok(Kind::Selector) => selector::draft(here),
+        Ok(Kind::Guard | Kind::Dns) => {
             Err(format!("a policy of kind {kind} is written by hand: init can make {known}"))
         }
         Err(_) => Err(format!("init knows no kind {kind:?}: it can make {known}")),
@@ -104,10 +117,10 @@ mod tests {
     fn a_kind_that_cannot_be_made_is_told_with_those_that_can() {
         for kind in ["", "pol", "tunnel"] {
             let why = draft(kind, &Here::default()).unwrap_err();
-            assert_eq!(why, format!("init knows no kind {kind:?}: it can make pool"));
+            assert_eq!(why, format!("init knows no kind {kind:?}: it can make pool, selector"));
         }
-        let why = draft("selector", &Here::default()).unwrap_err();
-        assert_eq!(why, "a policy of kind selector is written by hand: init can make pool");
+        let why = draft("dns", &Here::default()).unwrap_err();
+        assert_eq!(why, "a policy of kind dns is written by hand: init can make pool, selector");
     }
 
     #[test]

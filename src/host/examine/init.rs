@@ -7,7 +7,7 @@ use crate::host::apply::MAX_CONFIG;
 use crate::host::environment;
 use crate::host::exec::{self, Call};
 use crate::host::files::read_bounded;
-use crate::init::{Here, parse_neighbours};
+use crate::init::{Core, Here, parse_neighbours};
 use crate::names::PolicyName;
 use crate::policy::Policy;
 use crate::wireguard::{TunnelConfig, parse_bytes};
@@ -21,9 +21,16 @@ use std::time::Duration;
 /// The kernel answers at once.
 const DEADLINE: Duration = Duration::from_secs(5);
 
+/// A configuration with a thousand servers has 1 MiB.
+const MAX_CORE_CONFIG: usize = 16 * 1024 * 1024;
+
 /// Looks around.
 #[must_use]
-pub fn here(configs: &Path, policies: Vec<(PolicyName, Policy)>) -> Here {
+pub fn here(
+    configs: &Path,
+    core_config: Option<&Path>,
+    policies: Vec<(PolicyName, Policy)>,
+) -> Here {
     // A policy has no folder of its own, so its paths are whole.
     let configs = std::path::absolute(configs).unwrap_or_else(|_| configs.to_owned());
     let (files, no_files) = match files(&configs) {
@@ -43,9 +50,17 @@ pub fn here(configs: &Path, policies: Vec<(PolicyName, Policy)>) -> Here {
         no_files,
         has_kernel_wireguard: has_link_type("wireguard", &links),
         missing: missing(),
+        core: core_config.map(core),
         policies,
         links,
     }
+}
+
+fn core(path: &Path) -> Core {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let text = read_bounded(&path, MAX_CORE_CONFIG).map_err(|why| why.to_string());
+    let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Core { path, text }
 }
 
 fn neighbours() -> Vec<(IpAddr, String)> {
