@@ -1,18 +1,24 @@
 //! The policy of kind `dns`: which nodes, which host names follow them, who keeps the zone, and
 //! every threshold.
 //!
-//! **Invariant:** every default that is not the operator's is written here, once.
+//! **Invariant:** every default that is not the operator's is written here or in the files beside,
+//! once.
 
+mod check;
+mod driver;
+mod host;
 mod sound;
 
+pub use check::{Check, Https, Tcp, Tls};
+pub use driver::{Cloudflare, Driver, Rfc2136, Tool};
+pub use host::Host;
+
 use crate::dns::name::{HostName, NodeName};
-use crate::dns::record::{Zone, ZoneKey};
-use crate::observation::Handshake;
+use crate::dns::record::Zone;
 use crate::url::Target;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where an interval of 0 is a measure of time, it counts as this.
@@ -43,70 +49,6 @@ pub struct DnsPolicy {
     pub params: Params,
 }
 
-/// Who keeps the zone.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase", deny_unknown_fields)]
-pub enum Driver {
-    /// Cloudflare.
-    Cloudflare(Cloudflare),
-    /// A server that takes dynamic updates.
-    Rfc2136(Rfc2136),
-}
-
-/// A zone at Cloudflare.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Cloudflare {
-    /// Its name, or its id of 32 hexadecimal digits.
-    pub zone: String,
-    /// The file with the API token.
-    pub token_file: PathBuf,
-    /// Where the API is.
-    #[serde(default = "api")]
-    pub api: String,
-}
-
-fn api() -> String {
-    "https://api.cloudflare.com/client/v4".to_owned()
-}
-
-/// A zone at a server that takes dynamic updates (RFC 2136).
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Rfc2136 {
-    /// The primary server, `HOST` or `HOST:PORT`.
-    pub server: String,
-    /// The zone's name.
-    pub zone: HostName,
-    /// The file with the TSIG key, as the tool's `-k` reads it.
-    pub key_file: PathBuf,
-    /// The program that sends updates.
-    #[serde(default)]
-    pub tool: Tool,
-}
-
-/// The program that sends updates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Tool {
-    /// Knot's.
-    #[default]
-    Knsupdate,
-    /// BIND's.
-    Nsupdate,
-}
-
-impl Tool {
-    /// The program's name.
-    #[must_use]
-    pub fn program(self) -> &'static str {
-        match self {
-            Self::Knsupdate => "knsupdate",
-            Self::Nsupdate => "nsupdate",
-        }
-    }
-}
-
 /// A machine that serves host names.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -124,166 +66,6 @@ pub struct Node {
 }
 
 fn one() -> u32 {
-    1
-}
-
-/// What shows that a node lives.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase", deny_unknown_fields)]
-pub enum Check {
-    /// It takes a connection.
-    Tcp(Tcp),
-    /// It shows a good certificate for a name.
-    Tls(Tls),
-    /// It answers a request.
-    Https(Https),
-}
-
-/// A check by a connection.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Tcp {
-    /// The port.
-    pub port: u16,
-    /// How long it may take.
-    #[serde(default = "check_timeout")]
-    pub timeout_sec: u64,
-}
-
-/// A check by a certificate.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Tls {
-    /// The port.
-    #[serde(default = "https_port")]
-    pub port: u16,
-    /// The name that the certificate must be for.
-    pub name: HostName,
-    /// Certificates that it must be signed by; none given: the usual ones.
-    #[serde(default)]
-    pub ca_file: Option<PathBuf>,
-    /// How long it may take.
-    #[serde(default = "check_timeout")]
-    pub timeout_sec: u64,
-}
-
-/// A check by a request.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Https {
-    /// The port.
-    #[serde(default = "https_port")]
-    pub port: u16,
-    /// The name that is asked for and that the certificate must be for.
-    pub name: HostName,
-    /// The path with its query.
-    #[serde(default = "root")]
-    pub path: String,
-    /// The only good status codes.
-    #[serde(default = "ok")]
-    pub expect_status: Vec<u16>,
-    /// What the first 64 KiB of the body must hold; none given: anything.
-    #[serde(default)]
-    pub expect_body: Option<String>,
-    /// Certificates that it must be signed by; none given: the usual ones.
-    #[serde(default)]
-    pub ca_file: Option<PathBuf>,
-    /// How long it may take.
-    #[serde(default = "check_timeout")]
-    pub timeout_sec: u64,
-}
-
-fn check_timeout() -> u64 {
-    5
-}
-
-fn https_port() -> u16 {
-    443
-}
-
-fn root() -> String {
-    "/".to_owned()
-}
-
-fn ok() -> Vec<u16> {
-    vec![200]
-}
-
-impl Check {
-    /// What is done to find out.
-    #[must_use]
-    pub fn handshake(&self) -> Handshake {
-        match self {
-            Self::Tcp(tcp) => Handshake::Tcp { port: tcp.port },
-            Self::Tls(tls) => Handshake::Tls {
-                port: tls.port,
-                name: tls.name.clone(),
-                ca_file: tls.ca_file.clone(),
-            },
-            Self::Https(https) => Handshake::Https {
-                port: https.port,
-                name: https.name.clone(),
-                path: https.path.clone(),
-                expect_status: https.expect_status.clone(),
-                expect_body: https.expect_body.clone(),
-                ca_file: https.ca_file.clone(),
-            },
-        }
-    }
-
-    /// What another node must do to serve in this one's place: take the connection and, where one is
-    /// checked here, show a certificate for the same name.
-    #[must_use]
-    pub fn in_its_place(&self) -> Handshake {
-        match self {
-            Self::Tcp(_) | Self::Tls(_) => self.handshake(),
-            Self::Https(https) => Handshake::Tls {
-                port: https.port,
-                name: https.name.clone(),
-                ca_file: https.ca_file.clone(),
-            },
-        }
-    }
-
-    /// How long it may take.
-    #[must_use]
-    pub fn timeout_sec(&self) -> u64 {
-        match self {
-            Self::Tcp(tcp) => tcp.timeout_sec,
-            Self::Tls(tls) => tls.timeout_sec,
-            Self::Https(https) => https.timeout_sec,
-        }
-    }
-}
-
-/// A host name and what it may point at.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Host {
-    /// The node that it belongs to.
-    pub native: NodeName,
-    /// The nodes that it goes to while that one is down, in their order.
-    #[serde(default)]
-    pub fallbacks: Vec<NodeName>,
-    /// Fallbacks for host names of a region, in place of `fallbacks`.
-    #[serde(default)]
-    pub fallbacks_by_region: BTreeMap<String, Vec<NodeName>>,
-    /// How long resolvers keep the record.
-    #[serde(default = "ttl")]
-    pub ttl: u32,
-    /// How many addresses are published at a time.
-    #[serde(default = "records")]
-    pub records: usize,
-    /// After how long other nodes take their turn; none given: they do not.
-    #[serde(default)]
-    pub rotate_sec: Option<u64>,
-}
-
-fn ttl() -> u32 {
-    120
-}
-
-fn records() -> usize {
     1
 }
 
@@ -355,23 +137,7 @@ impl DnsPolicy {
     /// The zone, as a setting of it is named.
     #[must_use]
     pub fn zone(&self) -> Option<Zone> {
-        Some(match &self.driver {
-            Driver::Cloudflare(cloudflare) => Zone::Cloudflare {
-                api: Target::try_from(cloudflare.api.clone()).ok()?,
-                zone: cloudflare.key()?,
-                token_file: cloudflare.token_file.clone(),
-            },
-            Driver::Rfc2136(server) => {
-                let (host, port) = server.place()?;
-                Zone::Rfc2136 {
-                    server: host,
-                    port,
-                    zone: server.zone.clone(),
-                    key_file: server.key_file.clone(),
-                    tool: server.tool.program().to_owned(),
-                }
-            }
-        })
+        self.driver.zone()
     }
 
     /// The nodes of a host in the order in which they are taken: the native, then its fallbacks, for
@@ -399,43 +165,4 @@ impl DnsPolicy {
             })
             .collect()
     }
-}
-
-impl Cloudflare {
-    /// How the zone is named.
-    fn key(&self) -> Option<ZoneKey> {
-        if self.zone.len() == 32 && self.zone.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Some(ZoneKey::Id(self.zone.to_ascii_lowercase()));
-        }
-        HostName::try_from(self.zone.clone()).ok().map(ZoneKey::Name)
-    }
-}
-
-impl Rfc2136 {
-    /// Host and port of the server.
-    fn place(&self) -> Option<(String, u16)> {
-        let target = Target::try_from(format!("http://{}/", self.server)).ok()?;
-        let plain = target.path() == "/" && !self.server.contains('/');
-        let has_port = self
-            .server
-            .rsplit_once(':')
-            .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
-        let port = if has_port { target.port() } else { 53 };
-        plain.then(|| (target.host().to_owned(), port))
-    }
-}
-
-impl Host {
-    /// Its fallbacks: those of the region that its name tells, or the usual ones.
-    #[must_use]
-    pub fn fallbacks_of(&self, name: &HostName) -> &[NodeName] {
-        let region = self.fallbacks_by_region.iter().find(|(region, _)| is_of(name, region));
-        region.map_or(&self.fallbacks, |(_, nodes)| nodes)
-    }
-}
-
-/// Whether a host name is of a region: a label of it, or a part of one between hyphens, is called so.
-fn is_of(name: &HostName, region: &str) -> bool {
-    let is = |part: &str| part.eq_ignore_ascii_case(region);
-    name.labels().any(|label| is(label) || label.split('-').any(is))
 }

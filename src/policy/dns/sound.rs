@@ -3,7 +3,8 @@
 //! **Invariant:** whatever passes names only nodes that there are, hosts of its zone, and an API
 //! that a token may be sent to.
 
-use super::{Check, Cloudflare, DnsPolicy, Driver, Host, Rfc2136, is_of};
+use super::host::is_of;
+use super::{Check, Cloudflare, DnsPolicy, Driver, Host, Rfc2136};
 use crate::dns::name::{HostName, NodeName};
 use crate::dns::record::ZoneKey;
 use crate::observation::Handshake;
