@@ -6,6 +6,20 @@ use super::name::{HostName, NodeName};
 use crate::machine::ReasonText;
 use std::fmt;
 
+/// What is the matter with a record that is none of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stranger {
+    /// It points at none of the host's nodes.
+    Elsewhere,
+    /// There is none.
+    Missing,
+    /// It holds more addresses than the policy publishes.
+    Several {
+        /// How many that are.
+        records: usize,
+    },
+}
+
 /// A typed reason. Its code is stable; its text is for people.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
@@ -49,6 +63,8 @@ pub enum Reason {
         host: HostName,
         /// What stands there.
         found: String,
+        /// What is the matter with it.
+        stranger: Stranger,
     },
     /// Somebody else changed a record.
     Edited {
@@ -80,6 +96,15 @@ pub enum Reason {
         /// Failed checks in a row.
         failures: u32,
         /// What the last one showed.
+        why: String,
+    },
+    /// Nobody knows how the native is.
+    CheckUnknown {
+        /// The host.
+        host: HostName,
+        /// The node.
+        node: NodeName,
+        /// Why.
         why: String,
     },
     /// The native passes again, before it was down.
@@ -155,6 +180,8 @@ pub enum Reason {
         from: String,
         /// Where it points.
         to: String,
+        /// Why.
+        why: String,
     },
     /// Others take their turn.
     Rotated {
@@ -265,6 +292,7 @@ impl Reason {
             Self::OursAgain { .. } => "ours-again",
             Self::Unreadable { .. } => "unreadable",
             Self::CheckFailed { .. } => "check-failed",
+            Self::CheckUnknown { .. } => "check-unknown",
             Self::FalseAlarm { .. } => "false-alarm",
             Self::MovedAway { .. } => "moved-away",
             Self::Returned { .. } => "returned",
@@ -311,9 +339,17 @@ impl fmt::Display for Reason {
                 write!(f, "{failed} nodes still fail at once, which is believed now")
             }
             Self::Adopted { host, nodes } => write!(f, "{host} points at {nodes}"),
-            Self::Foreign { host, found } => write!(
+            Self::Foreign { host, found, stranger: Stranger::Elsewhere } => write!(
                 f,
-                "{host} holds {found}, which is not ours to replace: it is left alone until `resume` or `switch` of it"
+                "{host} holds {found}, which is none of its nodes: it is left alone until `resume` or `switch` of it"
+            ),
+            Self::Foreign { host, stranger: Stranger::Missing, .. } => write!(
+                f,
+                "{host} has no address record, and none is made: make one, then `resume` it"
+            ),
+            Self::Foreign { host, found, stranger: Stranger::Several { records } } => write!(
+                f,
+                "{host} holds {found} and records is {records}: remove some or raise it, then `resume` it"
             ),
             Self::Edited { host, found, ours } => write!(
                 f,
@@ -323,6 +359,9 @@ impl fmt::Display for Reason {
             Self::Unreadable { host, why } => write!(f, "{host} cannot be read: {why}"),
             Self::CheckFailed { host, node, failures, why } => {
                 write!(f, "{node} of {host} failed {failures} in a row: {why}")
+            }
+            Self::CheckUnknown { host, node, why } => {
+                write!(f, "nobody knows how {node} of {host} is: {why}")
             }
             Self::FalseAlarm { host } => write!(f, "the native of {host} passes again"),
             Self::MovedAway { host, from, to, why } => {
@@ -347,7 +386,9 @@ impl fmt::Display for Reason {
                 write!(f, "the native of {host} passed {passes} in a row; {left_sec} s of the stay are left")
             }
             Self::FailedAgain { host } => write!(f, "the native of {host} failed again"),
-            Self::SetChanged { host, from, to } => write!(f, "{host} changed from {from} to {to}"),
+            Self::SetChanged { host, from, to, why } => {
+                write!(f, "{host} changed from {from} to {to}: {why}")
+            }
             Self::Rotated { host, to } => write!(f, "{host} took its next turn, to {to}"),
             Self::Followed { host, nodes } => {
                 write!(f, "{host} followed {nodes} to the address in the policy")

@@ -59,7 +59,7 @@ impl Seat<'_> {
                 }
                 self.enter(Mode::Native);
             }
-            Verdict::Unknown => {}
+            Verdict::Unknown => self.say_unknown(&native),
         }
     }
 
@@ -102,8 +102,10 @@ impl Seat<'_> {
                 self.say(Reason::Recovering { host, passes, left_sec });
                 self.enter(Mode::NativeRecovering);
             }
-            (Mode::NativeRecovering, Verdict::Unknown)
-            | (Mode::Fallback, Verdict::Failed | Verdict::Unknown)
+            (Mode::NativeRecovering | Mode::Fallback, Verdict::Unknown) => {
+                self.say_unknown(&self.wanted.native.clone());
+            }
+            (Mode::Fallback, Verdict::Failed)
             | (Mode::Native | Mode::NativeFailing | Mode::Stranded, _) => {}
         }
     }
@@ -208,8 +210,9 @@ impl Seat<'_> {
             return;
         }
         let before = self.host.clone();
+        let why = self.set_why(&names);
         self.note_leavers(&names);
-        self.put(&names, "its set changed");
+        self.put(&names, &why);
         let (old, new) = (&before.published, &self.host.published);
         if old == new {
             self.publish = None;
@@ -220,9 +223,20 @@ impl Seat<'_> {
         let reason = if old.keys().eq(new.keys()) {
             Reason::Followed { host, nodes: self.host.names() }
         } else {
-            Reason::SetChanged { host, from: before.names(), to: self.host.names() }
+            Reason::SetChanged { host, from: before.names(), to: self.host.names(), why }
         };
         self.say(reason);
+    }
+
+    /// Why these are to be in the record in place of those that are.
+    fn set_why(&self, names: &[NodeName]) -> String {
+        let mut gone = self.host.published.keys().filter(|name| !names.contains(name));
+        let lost = gone.clone().find(|name| self.is_lost(name));
+        match (lost, gone.next()) {
+            (Some(name), _) => format!("{name} is lost: {}", self.lost_why(name)),
+            (None, Some(name)) => format!("there is no place for {name} any more"),
+            (None, None) => "there was room".to_owned(),
+        }
     }
 
     /// Who takes the next turn, where it is time and everybody was heard of. Turns go by weight: who
@@ -365,6 +379,11 @@ impl Seat<'_> {
             (Some(node), Some(serves)) if node.up => serves.why.clone(),
             (Some(node), _) => why_of(node),
         }
+    }
+
+    fn say_unknown(&mut self, name: &NodeName) {
+        let why = self.nodes.get(name).map(|node| node.checks.why.clone()).unwrap_or_default();
+        self.say(Reason::CheckUnknown { host: self.name.clone(), node: name.clone(), why });
     }
 
     fn say_failed(&mut self, name: &NodeName) {

@@ -5,7 +5,7 @@
 
 use super::ask;
 use super::name::{HostName, NodeName};
-use super::reason::Reason;
+use super::reason::{Reason, Stranger};
 use super::record::RecordSet;
 use super::round;
 use super::state::{Adopt, Host, HostPause, Mode, Moved, Node, PauseWhy, Streak, Verdict};
@@ -187,7 +187,13 @@ impl Seat<'_> {
         let usable = !addresses.is_empty() && addresses.len() <= self.wanted.records;
         let is_known = usable && known.len() == addresses.len();
         if !usable || (!is_known && how == Adopt::Look) {
-            self.say(Reason::Foreign { host: self.name.clone(), found: found.to_string() });
+            let stranger = match addresses.len() {
+                0 => Stranger::Missing,
+                n if n > self.wanted.records => Stranger::Several { records: self.wanted.records },
+                _ => Stranger::Elsewhere,
+            };
+            let (host, found) = (self.name.clone(), found.to_string());
+            self.say(Reason::Foreign { host, found, stranger });
             self.enter(Mode::Native);
             self.host.published.clear();
             self.host.ours.clear();

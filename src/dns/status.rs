@@ -175,30 +175,36 @@ fn why(policy: &DnsPolicy, host: &Host) -> String {
     if host.unproven.is_some() {
         return "its last write could not be read back yet".to_owned();
     }
+    let through = host.published.keys().map(|name| place(policy, name)).collect::<Vec<_>>();
+    let through = format!("temporarily through {}", through.join(" "));
     match host.paused.as_ref().map(|paused| paused.why) {
         Some(PauseWhy::Foreign) => {
-            return "its record is not ours to replace: resume or switch it".to_owned();
+            return "its record is missing, holds too many or is somebody else's: mend it and resume, or switch it".to_owned();
         }
         Some(PauseWhy::Edited) => {
             return "somebody else set its record: resume or switch it".to_owned();
         }
-        Some(PauseWhy::Person) => return "a person left it so: resume it".to_owned(),
+        Some(PauseWhy::Person) if host.is_native() || host.published.is_empty() => {
+            return "a person left it so: resume it".to_owned();
+        }
+        Some(PauseWhy::Person) => return format!("{through}: a person left it so: resume it"),
         None => {}
     }
-    let label = |name: &NodeName| {
-        let label = policy.nodes.get(name).and_then(|node| node.label.clone());
-        label.unwrap_or_else(|| name.to_string())
-    };
-    let through: Vec<String> = host.published.keys().map(label).collect();
     let moved = host.moved.as_ref().map(|moved| format!(": {}", moved.why)).unwrap_or_default();
     match host.mode {
         Mode::Native => String::new(),
         Mode::NativeFailing => "its native fails checks".to_owned(),
         Mode::Fallback | Mode::NativeRecovering | Mode::NativeQuarantined => {
-            format!("temporarily through {}{moved}", through.join(" "))
+            format!("{through}{moved}")
         }
         Mode::Stranded => "no node serves it".to_owned(),
     }
+}
+
+/// What people call the place of a node.
+fn place(policy: &DnsPolicy, name: &NodeName) -> String {
+    let label = policy.nodes.get(name).and_then(|node| node.label.clone());
+    label.unwrap_or_else(|| name.to_string())
 }
 
 fn node_row(

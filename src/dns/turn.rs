@@ -8,7 +8,7 @@ use super::reason::Reason;
 use super::record::{RecordSet, details};
 use super::round::{self, Round};
 use super::seat::{Seat, words};
-use super::state::{DnsState, Host, HostPause, Leave, PauseWhy};
+use super::state::{DnsState, Host, HostPause, Leave, Mode, PauseWhy};
 use super::{Dns, ask};
 use crate::kernel::World;
 use crate::machine::{Decision, Future, ReasonText, Settled, Subject};
@@ -111,7 +111,7 @@ impl Turn {
         }
         self.forget(&policy.hosts.keys().cloned().collect());
         if self.reasons.is_empty() {
-            let all = self.state.hosts.values().all(Host::is_native);
+            let all = self.state.hosts.values().all(|host| host.mode == Mode::Native);
             self.say(if all { Reason::AllNative } else { Reason::NothingNew });
         }
     }
