@@ -11,6 +11,7 @@ mod history;
 mod init;
 mod kind;
 mod plan;
+mod publish;
 mod schema;
 mod screen;
 mod simulate;

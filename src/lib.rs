@@ -54,6 +54,7 @@ pub mod plan;
 pub mod policy;
 pub mod pool;
 pub mod proxy;
+pub mod publish;
 pub mod record;
 pub mod selector;
 pub mod setting;

@@ -10,6 +10,7 @@ use crate::observation::{KernelReading, KernelScope, Observation, Question, Real
 use crate::plan::{Backend, Check};
 use crate::policy::Kind;
 use crate::pool::candidate::Candidate;
+use crate::publish::Published;
 use crate::record::Record;
 use crate::setting::{Core, Edit, Setting, Written};
 use crate::status::Standing;
@@ -46,6 +47,12 @@ pub trait Machine {
         record: &Record<Self::State>,
         now: &Moment,
     ) -> (Self::Status, Standing);
+
+    /// What of a status is published. Nothing, where the kind has nothing to show to the world.
+    fn published(status: &Self::Status) -> Published {
+        let _ = status;
+        Published::default()
+    }
 
     /// Looks at what was seen so far and either asks for more or decides.
     ///

@@ -299,7 +299,7 @@ fn the_schema_says_of_a_key_what_the_manual_says() {
     let output =
         Command::new(env!("CARGO_BIN_EXE_egressctl")).args(["schema", "policy"]).output().unwrap();
     let root: Value = serde_json::from_slice(&output.stdout).unwrap();
-    for (kind, least) in [("pool", 80), ("selector", 25), ("guard", 20), ("dns", 25)] {
+    for (kind, least) in [("pool", 80), ("selector", 25), ("guard", 20), ("dns", 25), ("site", 3)] {
         let entries = entries(&manual_of(kind));
         assert!(entries.len() > least, "{kind}: {}", entries.len());
         for (path, text) in entries {
@@ -329,7 +329,9 @@ fn the_manual_describes_every_key_of_a_kind_and_no_other() {
         Command::new(env!("CARGO_BIN_EXE_egressctl")).args(["schema", "policy"]).output().unwrap();
     let root: Value = serde_json::from_slice(&output.stdout).unwrap();
     // An object that may be left out is described beside its keys.
-    for (kind, may_be_left_out) in [("selector", "wan"), ("guard", "reference")] {
+    for (kind, may_be_left_out) in
+        [("selector", "wan"), ("guard", "reference"), ("site", "publish_dir")]
+    {
         let described: BTreeSet<String> =
             entries(&manual_of(kind)).into_iter().map(|(name, _)| name).collect();
         let mut known = values_of(&root["definitions"][kind], "");

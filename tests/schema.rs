@@ -16,7 +16,7 @@ mod dns_world;
 mod world;
 
 use egressctl::outcome::Ending;
-use egressctl::policy::Policy;
+use egressctl::policy::{Policy, PolicyFault, Site};
 use egressctl::pool::status::status;
 use egressctl::record::{LastStep, LoadedNft, Record};
 use jsonschema::Validator;
@@ -37,6 +37,21 @@ fn schema(what: &str) -> Value {
 /// What judges by it. That it is a schema of its draft is checked on the way.
 fn judge(schema: &Value) -> Validator {
     jsonschema::validator_for(schema).unwrap()
+}
+
+/// Reads what a file of the policy folder may hold; a site is no policy.
+fn read(text: &str) -> Result<Option<Policy>, PolicyFault> {
+    if Site::is_meant(text) {
+        Site::parse(text).map(|_| None)
+    } else {
+        Policy::parse(text).map(Some)
+    }
+}
+
+/// A site with all that it may hold.
+fn whole_site() -> Value {
+    json!({ "$schema": "/usr/share/egressctl/policy.schema.json", "kind": "site", "description": "all of it",
+            "publish_dir": "/var/www/egress" })
 }
 
 fn complaints(judge: &Validator, value: &Value) -> Vec<String> {
@@ -99,7 +114,11 @@ fn whole_policies() -> Vec<Value> {
         policy
     };
     let pools = std::iter::once(pool.clone()).chain(providers.iter().map(with));
-    pools.chain(whole_selectors()).chain([whole_guard()]).chain(dns_policies()).collect()
+    pools
+        .chain(whole_selectors())
+        .chain([whole_guard(), whole_site()])
+        .chain(dns_policies())
+        .collect()
 }
 
 /// The same of a selector, with each driver.
@@ -259,7 +278,7 @@ fn known_to_the_parser(policy: &Value, place: &Place<'_>) -> BTreeSet<String> {
         here.clear();
     }
     here.insert("zzzz".to_owned(), json!({}));
-    let said = Policy::parse(&policy.to_string()).unwrap_err().to_string();
+    let said = read(&policy.to_string()).unwrap_err().to_string();
     assert!(said.contains("zzzz"), "{}: {said}", place.pointer);
     if let Some((_, known)) = said.split_once("known here: ") {
         return known.split(", ").map(str::to_owned).collect();
@@ -293,7 +312,7 @@ fn the_schema_and_the_parser_know_the_same_keys_at_every_place() {
     let judge = judge(&root);
     let mut walked = BTreeSet::new();
     for policy in whole_policies() {
-        Policy::parse(&policy.to_string()).unwrap_or_else(|fault| panic!("{fault}: {policy}"));
+        read(&policy.to_string()).unwrap_or_else(|fault| panic!("{fault}: {policy}"));
         assert_eq!(complaints(&judge, &policy), [""; 0]);
         for place in places(&root, &policy) {
             let described: BTreeSet<String> =
@@ -341,7 +360,7 @@ fn a_default_is_what_the_parser_takes_where_the_key_is_left_out() {
                 object(&mut with, &place.pointer).insert(key.clone(), default.clone());
                 object(&mut without, &place.pointer).remove(key);
                 let parse = |policy: &Value| {
-                    Policy::parse(&policy.to_string())
+                    read(&policy.to_string())
                         .unwrap_or_else(|fault| panic!("{}/{key}: {fault}", place.pointer))
                 };
                 assert_eq!(parse(&with), parse(&without), "{}/{key}", place.pointer);
@@ -363,7 +382,7 @@ fn a_key_that_may_be_left_out_and_one_that_may_not_are_told_apart() {
             for key in keys {
                 let mut without = policy.clone();
                 object(&mut without, &place.pointer).remove(&key);
-                let parsed = Policy::parse(&without.to_string());
+                let parsed = read(&without.to_string());
                 let missing = parsed.as_ref().is_err_and(|fault| {
                     let said = fault.to_string();
                     ["missing field", "has no \"kind\"", "has neither identity"]
@@ -415,7 +434,7 @@ fn an_editor_never_refuses_what_the_parser_takes_and_knows_a_wrong_type() {
                     }
                     let mut changed = policy.clone();
                     object(&mut changed, &place.pointer).insert(key.clone(), value.clone());
-                    let parsed = Policy::parse(&changed.to_string());
+                    let parsed = read(&changed.to_string());
                     let said = parsed.as_ref().err().map(ToString::to_string).unwrap_or_default();
                     let wrong_type =
                         said.contains("invalid type") || said.contains("unknown variant");

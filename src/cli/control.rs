@@ -3,7 +3,7 @@
 //! **Invariant:** a wish that is refused changes nothing and exits with 2.
 
 use super::kind::{self, Manner, Work};
-use super::{Places, Taken, complain, say};
+use super::{Places, Taken, complain, publish, say};
 use crate::machine::{Machine, PartWish};
 use crate::outcome::{Exit, Report};
 use crate::step::{self, Order};
@@ -33,6 +33,8 @@ pub(super) fn control(places: &Places, policy: &str, wish: Wish<'_>) -> u8 {
     } else {
         say(&report.to_string());
     }
+    // The wish was carried out or refused, whatever becomes of the rest.
+    let _is_sound = publish::all(places);
     report.exit.code()
 }
 

@@ -8,7 +8,7 @@
 
 use super::say;
 use crate::outcome::Exit;
-use crate::policy::Kind;
+use crate::policy::{Kind, site};
 
 /// What is described.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -34,6 +34,12 @@ fn policy_of(kind: Kind) -> &'static str {
     }
 }
 
+/// The tags and definitions of all that a file of the policy folder may be: a site is no policy.
+fn files() -> Vec<(&'static str, &'static str)> {
+    let kinds = KINDS.iter().map(|kind| (kind.as_str(), policy_of(*kind)));
+    kinds.chain([(site::KIND, include_str!("schema/policy/site.json"))]).collect()
+}
+
 /// What the status of a kind says.
 fn status_of(kind: Kind) -> &'static str {
     match kind {
@@ -56,14 +62,17 @@ pub(super) fn schema(described: Described) -> u8 {
 
 /// A policy of any kind. The kind is chosen by `if`, so that an editor tells of the one kind meant.
 fn policy() -> String {
-    let tags: Vec<String> = KINDS.iter().map(|kind| format!("\"{kind}\"")).collect();
-    let choice = |kind: &Kind| {
+    let files = files();
+    let tags: Vec<String> = files.iter().map(|(kind, _)| format!("\"{kind}\"")).collect();
+    let choice = |(kind, _): &(&str, &str)| {
         format!(
             "    {{\n      \"if\": {{ \"properties\": {{ \"kind\": {{ \"const\": \"{kind}\" }} }} }},\n      \
              \"then\": {{ \"$ref\": \"#/definitions/{kind}\" }}\n    }}"
         )
     };
-    let choices: Vec<String> = KINDS.iter().map(choice).collect();
+    let choices: Vec<String> = files.iter().map(choice).collect();
+    let definitions: Vec<String> =
+        files.iter().map(|(kind, text)| definition(kind, text)).collect();
     format!(
         "{{\n  \"$schema\": \"http://json-schema.org/draft-07/schema#\",\n  \
          \"title\": \"A policy of egressctl\",\n  \
@@ -73,7 +82,7 @@ fn policy() -> String {
          \"allOf\": [\n{}\n  ],\n  \"definitions\": {{\n{}\n  }}\n}}",
         tags.join(", "),
         choices.join(",\n"),
-        definitions(policy_of).join(",\n"),
+        definitions.join(",\n"),
     )
 }
 
@@ -82,7 +91,8 @@ fn status() -> String {
     let references: Vec<String> =
         KINDS.iter().map(|kind| format!("{{ \"$ref\": \"#/definitions/{kind}\" }}")).collect();
     let one = references.join(", ");
-    let mut all = definitions(status_of);
+    let of = |kind: &Kind| definition(kind.as_str(), status_of(*kind));
+    let mut all: Vec<String> = KINDS.iter().map(of).collect();
     all.push(definition("head", include_str!("schema/status/head.json")));
     format!(
         "{{\n  \"$schema\": \"http://json-schema.org/draft-07/schema#\",\n  \
@@ -92,10 +102,6 @@ fn status() -> String {
          \"definitions\": {{\n{}\n  }}\n}}",
         all.join(",\n"),
     )
-}
-
-fn definitions(of: fn(Kind) -> &'static str) -> Vec<String> {
-    KINDS.iter().map(|kind| definition(kind.as_str(), of(*kind))).collect()
 }
 
 fn definition(name: &str, text: &str) -> String {

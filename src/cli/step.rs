@@ -1,7 +1,7 @@
 //! `egressctl step`.
 
 use super::kind::{self, Manner, Work};
-use super::{Places, StepArgs, Taken, complain, note, say};
+use super::{Places, StepArgs, Taken, complain, note, publish, say};
 use crate::host::policies::keep;
 use crate::host::{clock, side_by_side, waiter};
 use crate::machine::Machine;
@@ -38,6 +38,15 @@ pub(super) fn step(places: &Places, args: &StepArgs) -> u8 {
             Err(error) => nobody_waits(taken, &error),
         },
     });
+    let looked_at_nothing = |report: &Report| match report.outcome {
+        Ending::NotDue | Ending::Busy => true,
+        Ending::Steady
+        | Ending::Applied
+        | Ending::RolledBack
+        | Ending::Recovered
+        | Ending::Failed => false,
+    };
+    let is_news = !reports.iter().all(looked_at_nothing);
     for report in reports {
         worst = worst.max(report.exit);
         if args.json {
@@ -48,6 +57,9 @@ pub(super) fn step(places: &Places, args: &StepArgs) -> u8 {
         } else {
             say(&report.to_string());
         }
+    }
+    if is_news {
+        worst = worst.max(publish::all(places));
     }
     worst.code()
 }

@@ -29,6 +29,7 @@ use crate::machine::{
 use crate::names::PolicyName;
 use crate::observation::Observation;
 use crate::policy::{DnsPolicy, Kind};
+use crate::publish::Published;
 use crate::record::Record;
 use crate::status::Standing;
 use crate::time::Moment;
@@ -64,6 +65,10 @@ impl Machine for Dns {
         let status = status::status(name, policy, record, now);
         let standing = status.standing;
         (status, standing)
+    }
+
+    fn published(status: &status::DnsStatus) -> Published {
+        status.published()
     }
 
     fn consider(

@@ -23,6 +23,7 @@ pub mod observe;
 pub mod pages;
 pub mod policies;
 pub mod provider;
+pub mod publish;
 pub mod resolve;
 mod retry_after;
 pub mod rights;

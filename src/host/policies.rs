@@ -4,8 +4,10 @@
 //! folder.
 
 mod kept;
+mod site;
 
 pub use kept::{keep, last_good};
+pub use site::site;
 
 use crate::host::files::read_bounded;
 use crate::names::PolicyName;
@@ -56,13 +58,16 @@ pub fn find(folder: &Path, wanted: &[String]) -> Vec<Result<Found, Unusable>> {
             .map(|f| alone(folder, f))
             .collect();
     }
-    let paths = match listed(folder) {
+    let policies = |paths: Vec<PathBuf>| -> Vec<PathBuf> {
+        paths.into_iter().filter(|path| !site::is_site(path)).collect()
+    };
+    let paths = match listed(folder).map(policies) {
         Ok(paths) if paths.is_empty() => {
             return vec![Err(Unusable {
                 name: folder.display().to_string(),
                 policy: None,
                 why: format!(
-                    "policy folder {} holds no *.json: write a policy, or name another folder with --policy-dir",
+                    "policy folder {} holds no policy, *.json: write a policy, or name another folder with --policy-dir",
                     folder.display()
                 ),
             })];

@@ -35,6 +35,10 @@ impl PolicyFault {
         Self::new("a policy is an object, {\"kind\": …}: this is another value")
     }
 
+    pub(super) fn site() -> Self {
+        Self::new("it is a site, which concerns all policies and is none: name another file")
+    }
+
     pub(super) fn kind_is_no_text() -> Self {
         Self::new(format!("\"kind\" is not a text: write one of {}", KINDS.join(", ")))
     }

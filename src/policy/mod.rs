@@ -15,6 +15,7 @@ mod overlap;
 pub mod pool;
 pub mod provider;
 pub mod selector;
+pub mod site;
 mod validate;
 
 pub use clients::{ClientEntry, ClientKey};
@@ -24,6 +25,7 @@ pub use guard::GuardPolicy;
 pub use overlap::overlap;
 pub use pool::PoolPolicy;
 pub use selector::SelectorPolicy;
+pub use site::Site;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -90,6 +92,10 @@ impl Policy {
             None | Some(serde_json::Value::Null) => return Err(PolicyFault::no_kind()),
             Some(tag) => tag.as_str().ok_or_else(PolicyFault::kind_is_no_text)?.to_owned(),
         };
+        if tag == site::KIND {
+            Site::parse(text)?;
+            return Err(PolicyFault::site());
+        }
         let kind = serde_json::from_value(serde_json::Value::String(tag.clone()))
             .map_err(|_| PolicyFault::unknown_kind(&tag, text))?;
         match kind {
