@@ -12,192 +12,20 @@
 
 mod dns_bench;
 
+use dns_bench::server::{BOTH, NameServer, SECRET};
 use dns_bench::{Certificate, LiveNode, Place, Reference, until};
 use egressctl::dns::name::HostName;
 use egressctl::dns::record::{Record, RecordSet, Zone};
 use egressctl::host::dns::{read, write};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const FI: &str = "fi.example.org";
-const SECRET: &str = "c2VjcmV0IG9mIGEgdGVzdCwgb2Ygbm8gdXNlIGF0IGFsbA==";
 const PAGE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
-
-/// Who keeps the zone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Server {
-    Knot,
-    Bind,
-}
-
-const BOTH: [Server; 2] = [Server::Knot, Server::Bind];
-
-/// A name server of our own on a free port of loopback, ended with the test.
-struct Running {
-    server: Server,
-    child: Child,
-    port: u16,
-    folder: tempfile::TempDir,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-impl Running {
-    /// With `fi` and `two` of example.org as given.
-    fn new(server: Server) -> Self {
-        // Free for UDP and TCP when it was looked at; who else takes it meanwhile makes us try again.
-        for _ in 0..5 {
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let folder = tempfile::tempdir().unwrap();
-            let mut child = start(server, port, &folder);
-            let end = Instant::now() + Duration::from_secs(10);
-            loop {
-                if matches!(child.try_wait(), Ok(Some(_))) {
-                    break;
-                }
-                if resolve(port, FI).is_some_and(|addresses| !addresses.is_empty()) {
-                    return Self { server, child, port, folder };
-                }
-                assert!(Instant::now() < end, "{server:?} does not answer");
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        }
-        panic!("{server:?} did not start five times: is it installed (Debian: knot, bind9)?");
-    }
-
-    fn zone(&self) -> Zone {
-        Zone::Rfc2136 {
-            server: "127.0.0.1".to_owned(),
-            port: self.port,
-            zone: host("example.org"),
-            key_file: self.folder.path().join("key"),
-            tool: self.tool().to_owned(),
-        }
-    }
-
-    fn tool(&self) -> &'static str {
-        match self.server {
-            Server::Knot => "knsupdate",
-            Server::Bind => "nsupdate",
-        }
-    }
-
-    /// What a person types.
-    fn edit(&self, name: &str, address: &str) {
-        let key = self.folder.path().join("key");
-        let mut tool =
-            Command::new(self.tool()).arg("-k").arg(key).stdin(Stdio::piped()).spawn().unwrap();
-        let script = format!(
-            "server 127.0.0.1 {}\nzone example.org.\nupdate delete {name}. A\nupdate add {name}. 300 A {address}\nsend\n",
-            self.port
-        );
-        tool.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
-        assert!(tool.wait().unwrap().success());
-    }
-
-    fn sees(&self, name: &str) -> Vec<Ipv4Addr> {
-        resolve(self.port, name)
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(address, _)| address)
-            .collect()
-    }
-
-    fn serial(&self) -> u32 {
-        let output = Command::new("kdig")
-            .args(["@127.0.0.1", "-p", &self.port.to_string(), "+short", "example.org", "SOA"])
-            .output()
-            .unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        text.split_whitespace().nth(2).unwrap_or_else(|| panic!("{text}")).parse().unwrap()
-    }
-}
-
-fn start(server: Server, port: u16, folder: &tempfile::TempDir) -> Child {
-    let at = |name: &str| folder.path().join(name);
-    let shown = |name: &str| at(name).display().to_string();
-    let zone = "$ORIGIN example.org.\n$TTL 300\n\
-        @ IN SOA ns.example.org. admin.example.org. 100 3600 600 86400 60\n@ IN NS ns\nns IN A 127.0.0.1\n\
-        fi IN A 127.0.0.41\ntwo IN A 127.0.0.41\ntwo IN A 127.0.0.42\nalias IN CNAME fi\n";
-    std::fs::write(at("zone"), zone).unwrap();
-    // The form that both tools read.
-    std::fs::write(
-        at("key"),
-        match server {
-            Server::Knot => format!("hmac-sha256:egressctl:{SECRET}\n"),
-            Server::Bind => {
-                format!("key \"egressctl\" {{ algorithm hmac-sha256; secret \"{SECRET}\"; }};\n")
-            }
-        },
-    )
-    .unwrap();
-    let log = || Stdio::from(std::fs::File::create(at("log")).unwrap());
-    match server {
-        Server::Knot => {
-            let text = format!(
-                "server:\n  listen: 127.0.0.1@{port}\n  rundir: {0}\n  udp-workers: 1\n  tcp-workers: 1\n  background-workers: 1\n\
-                 database:\n  storage: {0}\n\
-                 key:\n  - id: egressctl\n    algorithm: hmac-sha256\n    secret: {SECRET}\n\
-                 acl:\n  - id: update\n    key: egressctl\n    action: update\n\
-                 zone:\n  - domain: example.org\n    storage: {0}\n    file: zone\n    acl: update\n    zonefile-sync: -1\n    journal-content: changes\n",
-                folder.path().display()
-            );
-            std::fs::write(at("knot.conf"), text).unwrap();
-            Command::new("knotd").args(["-c", &shown("knot.conf")]).stdout(log()).stderr(log()).spawn()
-        }
-        Server::Bind => {
-            let text = format!(
-                "include \"{0}/key\";\noptions {{ directory \"{0}\"; listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }};\n\
-                 recursion no; pid-file none; session-keyfile none; dnssec-validation no; allow-transfer {{ none; }}; }};\n\
-                 controls {{ }};\nzone \"example.org\" {{ type primary; file \"{0}/zone\"; allow-update {{ key \"egressctl\"; }}; }};\n",
-                folder.path().display()
-            );
-            std::fs::write(at("named.conf"), text).unwrap();
-            Command::new("named").args(["-g", "-c", &shown("named.conf")]).stdout(log()).stderr(log()).spawn()
-        }
-    }
-    .unwrap_or_else(|why| panic!("{server:?} (Debian: knot, bind9): {why}"))
-}
-
-/// Asks as a client's resolver does: a question by UDP, and nothing of ours reads the answer.
-fn resolve(port: u16, name: &str) -> Option<Vec<(Ipv4Addr, u32)>> {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-    let mut question = vec![1, 2, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-    for label in name.split('.') {
-        question.push(u8::try_from(label.len()).unwrap());
-        question.extend(label.as_bytes());
-    }
-    question.extend([0, 0, 1, 0, 1]);
-    socket.send_to(&question, ("127.0.0.1", port)).ok()?;
-    let mut answer = [0; 1_500];
-    let length = socket.recv(&mut answer).ok()?;
-    let count = usize::from(u16::from_be_bytes([answer[6], answer[7]]));
-    let mut at = question.len();
-    let mut found = Vec::new();
-    for _ in 0..count {
-        // Names of answers are pointers at the question here.
-        let body = answer.get(at + 2..length)?;
-        let kind = u16::from_be_bytes([body[0], body[1]]);
-        let ttl = u32::from_be_bytes([body[4], body[5], body[6], body[7]]);
-        let size = usize::from(u16::from_be_bytes([body[8], body[9]]));
-        if kind == 1 {
-            found.push((Ipv4Addr::new(body[10], body[11], body[12], body[13]), ttl));
-        }
-        at += 12 + size;
-    }
-    found.sort();
-    Some(found)
-}
 
 fn host(name: &str) -> HostName {
     HostName::try_from(name.to_owned()).unwrap()
@@ -216,17 +44,13 @@ fn set(addresses: &[&str], ttl: u32) -> RecordSet {
 #[test]
 fn a_record_is_read_written_and_seen_by_a_client_and_the_serial_rises() {
     for server in BOTH {
-        let running = Running::new(server);
+        let running = NameServer::new(server);
         let zone = running.zone();
         let found = read(&zone, &host(FI)).unwrap();
         assert_eq!(found, set(&["127.0.0.41"], 300), "{server:?}");
         let serial = running.serial();
         write(&zone, &host(FI), &found, &set(&["127.0.0.42"], 120)).unwrap();
-        assert_eq!(
-            resolve(running.port, FI).unwrap(),
-            [("127.0.0.42".parse().unwrap(), 120)],
-            "{server:?}"
-        );
+        assert_eq!(running.answers(FI), [("127.0.0.42".parse().unwrap(), 120)], "{server:?}");
         assert!(running.serial() > serial, "{server:?}");
         let two = host("two.example.org");
         let found = read(&zone, &two).unwrap();
@@ -246,7 +70,7 @@ fn a_record_is_read_written_and_seen_by_a_client_and_the_serial_rises() {
 #[test]
 fn the_server_itself_keeps_us_from_overwriting_somebody() {
     for server in BOTH {
-        let running = Running::new(server);
+        let running = NameServer::new(server);
         let zone = running.zone();
         let serial = running.serial();
         for (host_name, wrong) in [
@@ -269,9 +93,9 @@ fn the_server_itself_keeps_us_from_overwriting_somebody() {
 }
 
 #[test]
-fn a_key_that_is_not_the_servers_is_told_and_no_key_is_an_argument() {
+fn a_key_that_is_not_the_servers_is_told_without_it() {
     for server in BOTH {
-        let running = Running::new(server);
+        let running = NameServer::new(server);
         let key = running.folder.path().join("key");
         let text = std::fs::read_to_string(&key).unwrap();
         std::fs::write(&key, text.replace(SECRET, "YW5vdGhlciBzZWNyZXQgb2YgYSB0ZXN0LCBubyB1c2U="))
@@ -326,8 +150,83 @@ fn a_server_that_is_gone_hangs_or_drips_is_over_soon() {
     }
 }
 
+/// A server of its own making, that answers over TCP what it is told and counts no update.
+fn stuck_server(addresses: &'static [[u8; 4]]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut length = [0; 2];
+            stream.read_exact(&mut length).unwrap();
+            let mut asked = vec![0; usize::from(u16::from_be_bytes(length))];
+            stream.read_exact(&mut asked).unwrap();
+            let is_soa = asked[asked.len() - 3] == 6;
+            let data: Vec<Vec<u8>> = if is_soa {
+                // Two empty names, the serial number 100, and four times.
+                vec![[&[0, 0][..], &[0, 0, 0, 100], &[0; 16]].concat()]
+            } else {
+                addresses.iter().map(|address| address.to_vec()).collect()
+            };
+            let mut answer = asked.clone();
+            answer[2] = 0x84;
+            answer[7] = u8::try_from(data.len()).unwrap();
+            for one in data {
+                answer.extend([0xc0, 12, 0, if is_soa { 6 } else { 1 }, 0, 1, 0, 0, 0, 60]);
+                answer.extend(u16::try_from(one.len()).unwrap().to_be_bytes());
+                answer.extend(one);
+            }
+            let length = u16::try_from(answer.len()).unwrap().to_be_bytes();
+            stream.write_all(&[&length[..], &answer].concat()).unwrap();
+        }
+    });
+    port
+}
+
+#[test]
+fn an_update_after_which_the_serial_does_not_rise_is_in_doubt() {
+    let port = stuck_server(&[[127, 0, 0, 41]]);
+    let zone = Zone::Rfc2136 {
+        server: "127.0.0.1".to_owned(),
+        port,
+        zone: host("example.org"),
+        key_file: PathBuf::from("/nonexistent/key"),
+        tool: "true".to_owned(),
+    };
+    let found = read(&zone, &host(FI)).unwrap();
+    assert_eq!(found, set(&["127.0.0.41"], 60));
+    let refusal = write(&zone, &host(FI), &found, &set(&["127.0.0.42"], 60)).unwrap_err();
+    assert!(refusal.why.contains("serial number stays at 100"), "{}", refusal.why);
+    assert!(refusal.is_doubtful, "nobody knows whether secondary servers follow");
+}
+
+#[test]
+fn no_key_is_an_argument_or_in_the_environment_of_the_tool() {
+    for server in BOTH {
+        let running = NameServer::new(server);
+        let folder = running.folder.path().display().to_string();
+        let shim = running.folder.path().join("tool");
+        let text = format!(
+            "#!/bin/sh\ntr '\\0' '\\n' < /proc/$$/cmdline > {folder}/args\nenv > {folder}/env\nexec {} \"$@\"\n",
+            running.tool()
+        );
+        std::fs::write(&shim, text).unwrap();
+        std::fs::set_permissions(&shim, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let Zone::Rfc2136 { server: host_name, port, zone, key_file, .. } = running.zone() else {
+            panic!()
+        };
+        let tool = shim.display().to_string();
+        let zone = Zone::Rfc2136 { server: host_name, port, zone, key_file, tool };
+        write(&zone, &host(FI), &set(&["127.0.0.41"], 300), &set(&["127.0.0.42"], 60)).unwrap();
+        assert_eq!(running.sees(FI), ["127.0.0.42".parse::<Ipv4Addr>().unwrap()]);
+        for file in ["args", "env"] {
+            let told = std::fs::read_to_string(running.folder.path().join(file)).unwrap();
+            assert!(!told.is_empty() && !told.contains(SECRET), "{server:?} {file}: {told}");
+        }
+    }
+}
+
 /// A client: it resolves the name and asks the node that it finds there.
-fn client_reaches(running: &Running, port: u16) -> Option<Ipv4Addr> {
+fn client_reaches(running: &NameServer, port: u16) -> Option<Ipv4Addr> {
     let address = *running.sees(FI).first()?;
     TcpStream::connect((address, port)).ok().map(|_| address)
 }
@@ -335,7 +234,7 @@ fn client_reaches(running: &Running, port: u16) -> Option<Ipv4Addr> {
 #[test]
 fn a_node_dies_and_its_name_points_elsewhere_until_it_lives_again() {
     for server in BOTH {
-        let running = Running::new(server);
+        let running = NameServer::new(server);
         let place = Place::new();
         let names = ["fi.example.org", "de.example.org"];
         let certificate = Certificate::new(place.folder.path(), "nodes", &names);
@@ -377,7 +276,7 @@ fn a_node_dies_and_its_name_points_elsewhere_until_it_lives_again() {
         );
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         assert_eq!(client_reaches(&running, port), at(42), "the next one served another name");
-        assert_eq!(resolve(running.port, FI).unwrap()[0].1, 60);
+        assert_eq!(running.answers(FI)[0].1, 60);
         assert_eq!(place.run(&["status", "names"]).code, 1);
 
         // The watcher goes offline, and everybody seems dead to it.

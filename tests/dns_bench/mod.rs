@@ -15,6 +15,8 @@
     reason = "test code, and not every test uses all of it"
 )]
 
+pub mod server;
+
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, Stream};
@@ -109,6 +111,21 @@ impl LiveNode {
 
     pub fn live(&mut self) {
         let listener = TcpListener::bind((self.address, self.port)).unwrap();
+        self.listen(listener);
+    }
+
+    /// One that listens in another namespace, where its wire is what dies.
+    pub fn on(listener: TcpListener, certificate: &Certificate, answer: &str) {
+        let serves = Serves::Tls(certificate.config(), Arc::new(answer.to_owned()));
+        let port = listener.local_addr().unwrap().port();
+        let address = Ipv4Addr::UNSPECIFIED;
+        let mut node = Self { address, port, serves, dies: None, asked: Arc::default() };
+        node.listen(listener);
+        // It ends with the namespace.
+        node.dies = None;
+    }
+
+    fn listen(&mut self, listener: TcpListener) {
         self.port = listener.local_addr().unwrap().port();
         let dies = Arc::new(AtomicBool::new(false));
         self.dies = Some(Arc::clone(&dies));
@@ -171,7 +188,11 @@ pub struct Reference {
 
 impl Reference {
     pub fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::on(TcpListener::bind("127.0.0.1:0").unwrap())
+    }
+
+    /// One that listens where it is told.
+    pub fn on(listener: TcpListener) -> Self {
         let port = listener.local_addr().unwrap().port();
         let (answers, left) =
             (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(usize::MAX)));
