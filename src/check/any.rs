@@ -3,6 +3,7 @@
 //! **Invariant:** nothing here knows one kind from another.
 
 use super::{Code, Finding, Probe, ProbeResult, cores, numbers};
+use crate::dns::REFERENCE;
 use crate::machine::ReasonText;
 use crate::names::PolicyName;
 use crate::observation::{
@@ -142,6 +143,12 @@ fn silence<S>(stepped: &Stepped<'_, S>) -> Vec<Finding> {
                 Code::WanSilent,
                 format!("{}: {}", way(&pages.way), answers(pages, reading)),
                 "mend the uplink; or, where it blocks these pages, name others in wan.urls",
+            )),
+            // One that is asked on the machine's own way, before and after all others.
+            Asker::Named(name) if name == REFERENCE => found.push(Finding::new(
+                Code::WanSilent,
+                format!("the reference: {}", answers(pages, reading)),
+                "mend the uplink; or, where it blocks these pages, name others in reference.urls",
             )),
             Asker::Slot(_) | Asker::Named(_) => found.push(Finding::new(
                 Code::SlotSilent,

@@ -209,6 +209,44 @@ codes! {
         "a core that dies stays dead: its clients are not served, and nothing can be switched";
     /// An uplink cannot carry anything.
     UplinkGone, "uplink-gone", Warning, "the uplink counts as failed as long as it is so";
+    /// The record of a host name cannot be read.
+    RecordUnread, "record-unreadable", Error,
+        "a host name whose record cannot be read is not moved when its node dies";
+    /// A host name has no address record.
+    RecordMissing, "record-missing", Error,
+        "records are changed and never made, so the host name is left alone";
+    /// A host name has more addresses than the policy publishes.
+    RecordSeveral, "record-several", Error,
+        "which of them are somebody else's nobody can tell, so the host name is left alone";
+    /// A record points at none of the host's nodes.
+    RecordForeign, "record-foreign", Warning,
+        "somebody may need it as it is, so the host name is left alone until a person says otherwise";
+    /// A record's ttl is longer than the policy's.
+    TtlLong, "ttl-long", Warning,
+        "clients stay on a dead node for as long as the record says, whatever the policy wants";
+    /// A ttl of the policy is longer than its interval.
+    TtlSlow, "ttl-slow", Note,
+        "a move is over in seconds, and clients follow it when their resolvers ask again";
+    /// The minimum stay is shorter than twice a ttl.
+    StayShort, "stay-short", Warning,
+        "a host name may move back before resolvers have followed the first move";
+    /// A host name has no fallback.
+    NoFallback, "no-fallback", Warning, "when its node dies there is nowhere to go";
+    /// A fallback lives and does not serve in the native's place.
+    FallbackUnfit, "fallback-unfit", Warning,
+        "it is never used for the host name, so that fewer nodes stand behind it than it seems";
+    /// A node fails its check.
+    NodeSilent, "node-silent", Warning,
+        "it serves no host name now; steps count that and move what it serves";
+    /// A node cannot be checked.
+    NodeUnjudged, "node-unjudged", Warning,
+        "a check that cannot be made counts nothing, so that nobody sees the node die";
+    /// The provider of a zone is asked too often.
+    ApiRate, "api-rate", Warning,
+        "Cloudflare takes 1200 requests in five minutes, people's at its dashboard included, and then refuses all for as long";
+    /// The folder of what is published cannot be used.
+    PublishDir, "publish-dir", Warning,
+        "what a web server shows of host names and nodes is old, or is not shown";
 }
 
 impl Serialize for Code {

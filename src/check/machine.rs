@@ -130,6 +130,8 @@ fn install(tool: &str) -> String {
         "nft" => "nftables",
         "wg" => "wireguard-tools",
         "awg" => "amneziawg-tools",
+        "knsupdate" => "knot-dnsutils",
+        "nsupdate" => "bind9-dnsutils",
         other => other,
     };
     format!("apt-get install {package}")

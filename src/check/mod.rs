@@ -9,6 +9,7 @@
 pub mod any;
 mod code;
 mod cores;
+pub mod dns;
 pub mod forward;
 pub mod machine;
 pub mod numbers;

@@ -78,6 +78,7 @@ fn secret(key: &str) -> &'static str {
     match key.rsplit('.').next().unwrap_or(key) {
         "code_file" => "access code",
         "token_file" => "token",
+        "key_file" => "TSIG key",
         "preshared_key_file" => "preshared key",
         _ => "private key",
     }

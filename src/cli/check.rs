@@ -6,20 +6,23 @@
 use super::kind::{self, Manner, Work};
 use super::{CheckArgs, Places, complain, note, say};
 use crate::check::any::{self, Stepped};
+use crate::check::dns::DnsFacts;
 use crate::check::machine::Machine;
 use crate::check::pool::PoolFacts;
-use crate::check::{self, Checked, Needs, Subject};
+use crate::check::{self, Checked, Code, Finding, Needs, Subject};
+use crate::dns::Dns;
+use crate::host::examine;
 use crate::host::examine::machine::{States, machine, states};
 use crate::host::examine::pool as look;
-use crate::host::examine::selector as examine;
-use crate::host::policies::Found;
+use crate::host::policies::{Found, site};
+use crate::host::publish;
 use crate::host::side_by_side;
 use crate::machine::Machine as _;
 use crate::names::PolicyName;
 use crate::observation::Realm;
 use crate::outcome::Exit;
 use crate::policy::selector::Driver;
-use crate::policy::{Kind, Policy, PoolPolicy, SelectorPolicy};
+use crate::policy::{DnsPolicy, Kind, Policy, PoolPolicy, SelectorPolicy};
 use crate::pool::Pool;
 use crate::selector::Selector;
 use crate::step::{Order, Survey, survey};
@@ -47,8 +50,17 @@ pub(super) fn check(places: &Places, args: &CheckArgs) -> u8 {
         reports.push(Checked::unusable(&unusable.name, &unusable.why));
         is_invalid = true;
     }
+    let of_site = site(&places.policy_dir);
+    if let Err(unusable) = &of_site {
+        complain(&unusable.to_string());
+        reports.push(Checked::unusable(&unusable.name, &unusable.why));
+        is_invalid = true;
+    }
+    let publish_dir = of_site.ok().flatten().and_then(|(_, site)| site.publish_dir);
+    let of_site = publish_dir.as_deref().and_then(publish::unusable);
+    let of_site = of_site.map(|(what, mend)| Finding::new(Code::PublishDir, what, mend));
     if !usable.is_empty() {
-        match examined(places, &usable) {
+        match examined(places, &usable, of_site) {
             Ok((of_machine, of_policies)) => {
                 reports.extend(of_policies);
                 reports = gathered(of_machine, reports, args.json && all.len() == 1);
@@ -98,7 +110,11 @@ fn show(reports: &[Checked], json: bool, several: bool) {
 }
 
 /// Examines the policies side by side, then the machine for what they need of it.
-fn examined(places: &Places, usable: &[&Found]) -> anyhow::Result<(Checked, Vec<Checked>)> {
+fn examined(
+    places: &Places,
+    usable: &[&Found],
+    of_site: Option<Finding>,
+) -> anyhow::Result<(Checked, Vec<Checked>)> {
     let state_dir = places.state_dir();
     let states = states(&state_dir);
     let names: Vec<PolicyName> = usable.iter().map(|found| found.name.clone()).collect();
@@ -114,6 +130,7 @@ fn examined(places: &Places, usable: &[&Found]) -> anyhow::Result<(Checked, Vec<
     let mut there: BTreeSet<String> = names.iter().map(ToString::to_string).collect();
     there.extend(places.find(&[]).into_iter().flatten().map(|found| found.name.to_string()));
     let mut findings = check::machine::findings(&machine, &needs);
+    findings.extend(of_site);
     findings.extend(check::orphans::findings(
         &states.left,
         &there,
@@ -133,9 +150,8 @@ fn one(
     match &found.policy {
         Policy::Pool(policy) => pool(found, policy, state_dir, machine, states),
         Policy::Selector(policy) => selector(found, policy, state_dir, machine),
-        Policy::Guard(_) | Policy::Dns(_) => {
-            kind::with(found, state_dir, MANNER, Common { machine })
-        }
+        Policy::Guard(_) => kind::with(found, state_dir, MANNER, Common { machine }),
+        Policy::Dns(policy) => dns(found, policy, state_dir, machine),
     }
 }
 
@@ -152,13 +168,13 @@ fn selector(
     let interval = Selector::rhythm(policy, survey.record.machine.as_ref()).interval;
     let stepped = stepped(&order, &survey, interval, machine);
     let (core, needs) = match &policy.driver {
-        Driver::Clash(driver) => (Some(examine::core(driver)?), Needs::default()),
+        Driver::Clash(driver) => (Some(examine::selector::core(driver)?), Needs::default()),
         Driver::Route(_) => {
             let tools = BTreeSet::from(["ip", "nft"]);
             (None, Needs { tools, helpful: BTreeSet::from(["conntrack"]), ..Needs::default() })
         }
     };
-    let unit = core.as_ref().and_then(examine::unit);
+    let unit = core.as_ref().and_then(examine::selector::unit);
     let facts = check::selector::Facts {
         core: core.as_ref(),
         unit: unit.as_ref(),
@@ -215,6 +231,27 @@ fn stepped<'a, M: crate::machine::Machine>(
         unable: &survey.unable,
         blind: survey.blind.as_deref(),
     }
+}
+
+fn dns(
+    found: &Found,
+    policy: &DnsPolicy,
+    state_dir: &Path,
+    machine: &Machine,
+) -> anyhow::Result<(Needs, Checked)> {
+    let (name, path) = (&found.name, found.path.as_path());
+    let Manner { adopt, now } = MANNER;
+    let order = Order::<Dns> { name, path, policy, state_dir, adopt, now };
+    let survey = survey(&order)?;
+    let interval = Duration::from_secs(policy.params.check_interval_sec);
+    let facts = DnsFacts {
+        stepped: stepped(&order, &survey, interval, machine),
+        policy,
+        files: examine::dns::files(policy),
+    };
+    let subject = Subject::Policy(name.to_string(), Some(Kind::Dns));
+    let (found, probes) = (check::dns::findings(&facts), check::dns::probes(&facts));
+    Ok((check::dns::needs(name, policy, interval), Checked::new(subject, found, probes)))
 }
 
 fn pool(

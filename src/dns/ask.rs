@@ -68,9 +68,12 @@ pub(super) fn addresses(
     reference_hosts(policy).into_iter().filter_map(of).collect()
 }
 
+/// Who asks for the reference, as a report names it.
+pub const REFERENCE: &str = "reference";
+
 /// Who asks for the reference.
 pub(super) fn asker() -> Asker {
-    Asker::Named("reference".to_owned())
+    Asker::Named(REFERENCE.to_owned())
 }
 
 fn ask_reference(
@@ -111,7 +114,8 @@ pub(super) fn checks(policy: &DnsPolicy) -> BTreeSet<NodeCheck> {
 }
 
 /// A node's own check.
-pub(super) fn own_check(node: &Node) -> NodeCheck {
+#[must_use]
+pub fn own_check(node: &Node) -> NodeCheck {
     NodeCheck {
         address: node.address,
         how: node.check.handshake(),
@@ -120,7 +124,8 @@ pub(super) fn own_check(node: &Node) -> NodeCheck {
 }
 
 /// What shows that a node serves in place of a host's native. `None`: its own check does.
-pub(super) fn serving_check(policy: &DnsPolicy, host: &Host, node: &Node) -> Option<NodeCheck> {
+#[must_use]
+pub fn serving_check(policy: &DnsPolicy, host: &Host, node: &Node) -> Option<NodeCheck> {
     let native = policy.nodes.get(&host.native)?;
     let how = native.check.in_its_place();
     let timeout_ms = native.check.timeout_sec().saturating_mul(1_000);

@@ -18,6 +18,7 @@ mod turn;
 pub mod uptime;
 mod wish;
 
+pub use ask::{REFERENCE, own_check, serving_check};
 pub use reason::Reason;
 pub use state::DnsState;
 

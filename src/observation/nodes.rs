@@ -54,6 +54,25 @@ pub enum Handshake {
     },
 }
 
+impl Handshake {
+    /// The port that is spoken to.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        match self {
+            Self::Tcp { port } | Self::Tls { port, .. } | Self::Https { port, .. } => *port,
+        }
+    }
+
+    /// The name that a certificate must be for, where one is looked at.
+    #[must_use]
+    pub fn name(&self) -> Option<&HostName> {
+        match self {
+            Self::Tcp { .. } => None,
+            Self::Tls { name, .. } | Self::Https { name, .. } => Some(name),
+        }
+    }
+}
+
 /// What nodes showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodesReading {

@@ -26,7 +26,7 @@ use std::time::Duration;
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// The programs, and how each says its version.
-const TOOLS: [(&str, &str); 7] = [
+const TOOLS: [(&str, &str); 9] = [
     ("ip", "-V"),
     ("nft", "--version"),
     ("wg", "--version"),
@@ -34,6 +34,8 @@ const TOOLS: [(&str, &str); 7] = [
     ("wireguard-go", "--version"),
     ("amneziawg-go", "--version"),
     ("conntrack", "--version"),
+    ("knsupdate", "-V"),
+    ("nsupdate", "-V"),
 ];
 
 /// The most that is read of a state, as of the store.

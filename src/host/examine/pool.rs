@@ -74,7 +74,7 @@ pub fn files(policy: &PoolPolicy) -> Vec<File> {
 }
 
 /// The mode of a file, or why it is of no use.
-fn seen(path: &Path, is_secret: bool) -> Result<u32, String> {
+pub(super) fn seen(path: &Path, is_secret: bool) -> Result<u32, String> {
     let meta = std::fs::metadata(path).map_err(|why| {
         if why.kind() == io::ErrorKind::NotFound {
             "there is no such file".to_owned()

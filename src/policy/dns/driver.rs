@@ -73,6 +73,15 @@ impl Tool {
 }
 
 impl Driver {
+    /// Whether the zone is looked up by its name each time.
+    #[must_use]
+    pub fn is_by_name(&self) -> bool {
+        match self {
+            Self::Cloudflare(cloudflare) => matches!(cloudflare.key(), Some(ZoneKey::Name(_))),
+            Self::Rfc2136(_) => false,
+        }
+    }
+
     /// The zone, as a setting of it is named.
     #[must_use]
     pub fn zone(&self) -> Option<Zone> {

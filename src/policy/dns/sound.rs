@@ -7,7 +7,6 @@ use super::host::is_of;
 use super::{Check, Cloudflare, DnsPolicy, Driver, Host, Rfc2136};
 use crate::dns::name::{HostName, NodeName};
 use crate::dns::record::ZoneKey;
-use crate::observation::Handshake;
 use crate::policy::PolicyFault;
 use crate::url::Target;
 use std::collections::BTreeMap;
@@ -67,6 +66,12 @@ impl DnsPolicy {
                     node.address
                 ));
             }
+            let address = node.address;
+            if address.is_unspecified() || address.is_multicast() || address.is_broadcast() {
+                return fault(format!(
+                    "nodes.{name}.address {address} is no machine's: write the node's own"
+                ));
+            }
             if node.weight == 0 {
                 return fault(format!("nodes.{name}.weight is 0: it must be at least 1"));
             }
@@ -76,10 +81,7 @@ impl DnsPolicy {
                     "nodes.{name}.check: timeout_sec is {timeout}: write 1 to {LONGEST_CHECK_SEC}"
                 ));
             }
-            let (Handshake::Tcp { port }
-            | Handshake::Tls { port, .. }
-            | Handshake::Https { port, .. }) = node.check.handshake();
-            if port == 0 {
+            if node.check.handshake().port() == 0 {
                 return fault(format!("nodes.{name}.check: port is 0: write 1 to 65535"));
             }
             let file = match &node.check {
