@@ -1,7 +1,8 @@
 //! Kind `guard`: help for an automatic group of a proxy core over its blind spots.
 //!
-//! `ask` says what is looked at, `sight` judges it, `turn` counts and holds the rows, `recovery`
-//! says what is tried in which order, `proof` what follows once it was selected.
+//! `ask` says what is looked at, `sight` judges it, `turn` tells whose choice stands, `round` counts
+//! and holds the rows, `recovery` says what is tried in which order, `proof` what follows once it was
+//! selected.
 //!
 //! **Invariant:** nothing but the selected member of one group is ever written; a request through
 //! the core's proxy stands behind every choice of ours that is kept, and a person's is never
@@ -11,6 +12,7 @@ mod ask;
 mod proof;
 pub mod reason;
 mod recovery;
+mod round;
 mod sight;
 pub mod state;
 pub mod status;
