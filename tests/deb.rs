@@ -156,6 +156,8 @@ fn lintian_has_nothing_to_say_and_every_part_is_where_it_belongs() {
         "/usr/lib/systemd/system/egressctl@.timer",
         "/usr/lib/systemd/system/egressctl-wg@.service",
         "/usr/lib/systemd/system/egressctl-barrier.service",
+        "/usr/lib/systemd/user/egressctl.service",
+        "/usr/lib/systemd/user/egressctl.timer",
         "/usr/share/man/man8/egressctl.8.gz",
         "/usr/share/man/man5/egressctl-policy.5.gz",
         "/usr/share/bash-completion/completions/egressctl",
