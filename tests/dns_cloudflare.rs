@@ -48,6 +48,12 @@ enum Fault {
     Stalls,
     /// Somebody makes the record anew between our look and our change, once.
     Renews,
+    /// Somebody sets the record to another address right before it is listed the n-th time.
+    EditsAtLook(usize),
+    /// Each answer takes its time.
+    Slow(Duration),
+    /// It lists all records, whatever name and type were asked for.
+    ListsAll,
 }
 
 /// The zone as the provider keeps it.
@@ -104,6 +110,10 @@ impl Api {
     }
 
     fn answer(&self, asked: &Asked) -> Reply {
+        let fault = self.0.lock().unwrap().fault.clone();
+        if let Fault::Slow(time) = fault {
+            std::thread::sleep(time);
+        }
         let mut kept = self.0.lock().unwrap();
         let changes = asked.verb != "GET";
         match &kept.fault {
@@ -116,6 +126,15 @@ impl Api {
             Fault::Raw(bytes) => return Reply::Raw(bytes.clone()),
             Fault::Drip => return Reply::Drip,
             Fault::OnlyAgrees if changes => return done(&json!({})),
+            Fault::EditsAtLook(n) if asked.path.contains("/dns_records?") => {
+                let left = n - 1;
+                if left == 0 {
+                    kept.records[0]["content"] = json!("198.51.100.9");
+                    kept.fault = Fault::None;
+                } else {
+                    kept.fault = Fault::EditsAtLook(left);
+                }
+            }
             Fault::Renews if changes => {
                 for record in &mut kept.records {
                     let id = format!("{}e", record["id"].as_str().unwrap());
@@ -129,6 +148,9 @@ impl Api {
             | Fault::OnlyAgrees
             | Fault::Unproxies
             | Fault::Stalls
+            | Fault::Slow(_)
+            | Fault::EditsAtLook(_)
+            | Fault::ListsAll
             | Fault::Renews => {}
         }
         if asked.headers.get("authorization").map(String::as_str)
@@ -172,7 +194,10 @@ impl Api {
             }
             ("GET", path) if path == format!("/zones/{ZONE}/dns_records") => {
                 let (kind, name) = (wanted("type").unwrap(), wanted("name").unwrap());
-                let of = |r: &&Value| r["name"] == name.as_str() && r["type"] == kind.as_str();
+                let lists_all = kept.fault == Fault::ListsAll;
+                let of = |r: &&Value| {
+                    lists_all || r["name"] == name.as_str() && r["type"] == kind.as_str()
+                };
                 let found = kept.records.iter().filter(of).cloned().collect();
                 list(found, kept.page)
             }
@@ -353,6 +378,21 @@ fn a_zone_may_be_named_by_its_id_and_is_never_another() {
 }
 
 #[test]
+fn a_record_of_another_name_or_type_is_never_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut six = record("a6", FI, "2001:db8::1");
+    six["type"] = json!("AAAA");
+    let others = [record("b1", "x.fi.example.org", "192.0.2.7"), six];
+    let (api, server) = Api::new([vec![record("a1", FI, "192.0.2.1")], others.to_vec()].concat());
+    let zone = zone(&server, folder.path());
+    api.fault(Fault::ListsAll);
+    assert_eq!(read(&zone, &host(FI)).unwrap(), set(&["192.0.2.1"]));
+    write(&zone, &host(FI), &set(&["192.0.2.1"]), &set(&["192.0.2.2"])).unwrap();
+    assert_eq!(api.contents(FI), ["192.0.2.2", "2001:db8::1"]);
+    assert_eq!(api.contents("x.fi.example.org"), ["192.0.2.7"]);
+}
+
+#[test]
 fn a_record_that_was_made_anew_is_found_again_and_an_identical_one_is_success() {
     let folder = tempfile::tempdir().unwrap();
     let (api, server) = Api::new(vec![record("a1", FI, "192.0.2.1")]);
@@ -468,7 +508,35 @@ fn a_record_follows_its_node_and_comes_back() {
     let history = story.place.run(&["history", "names"]).stdout;
     assert!(history.contains("NATIVE_FAILING -> FALLBACK"), "{history}");
     assert!(!story.place.state_text().contains("sekret"));
+    // With nobody alive the record stays, and the status says that nobody is served.
+    story.native.die();
     story.fallback.die();
+    story.place.step();
+    assert_eq!(story.place.step().report()["to"], "STRANDED");
+    let status = story.place.run(&["status", "names"]);
+    assert_eq!(status.code, 2, "{status:?}");
+    assert!(status.stdout.contains("no node serves it"), "{status:?}");
+    assert_eq!(story.api.contents(FI), ["127.0.0.31"]);
+}
+
+#[test]
+fn a_move_is_over_within_five_seconds_where_each_answer_takes_four_tenths_of_one() {
+    let mut story = Story::new(vec![record("a1", FI, "127.0.0.31")], &one_host());
+    // By its id, as the manual says for this.
+    let policy = std::fs::read_to_string(story.place.path("policies/names.json")).unwrap();
+    let mut policy: Value = serde_json::from_str(&policy).unwrap();
+    policy["driver"]["cloudflare"]["zone"] = json!(ZONE);
+    story.place.write(&policy);
+    story.place.step();
+    story.native.die();
+    story.place.step();
+    story.api.fault(Fault::Slow(Duration::from_millis(400)));
+    let begun = Instant::now();
+    let ran = story.place.step();
+    // The second check failed within this time; the record was read back within it, too.
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(ran.report()["to"], "FALLBACK", "{ran:?}");
+    assert_eq!(story.api.contents(FI), ["127.0.0.32"]);
 }
 
 #[test]
@@ -563,6 +631,46 @@ fn somebody_elses_record_is_left_alone() {
     assert_eq!(story.place.run(&["resume", "names", FI]).code, 0);
     story.place.step();
     assert_eq!(story.api.contents(FI), ["127.0.0.32"]);
+}
+
+#[test]
+fn somebody_who_edits_while_we_decide_is_not_overwritten() {
+    // A step looks to decide, to compare, and right before it writes.
+    for look in 1..=3 {
+        let mut story = Story::new(vec![record("a1", FI, "127.0.0.31")], &one_host());
+        story.place.step();
+        story.native.die();
+        story.place.step();
+        story.api.fault(Fault::EditsAtLook(look));
+        let ran = story.place.step();
+        assert_eq!((ran.code, ran.codes()), (0, vec!["edited".to_owned()]), "{look}: {ran:?}");
+        assert_eq!(story.api.contents(FI), ["198.51.100.9"]);
+        assert_eq!(changes(&story.server).len(), 0, "{look}");
+    }
+}
+
+#[test]
+fn a_host_of_several_records_is_left_alone_unless_the_policy_says_so() {
+    let both = || vec![record("a1", FI, "127.0.0.31"), record("a2", FI, "127.0.0.32")];
+    let mut story = Story::new(both(), &one_host());
+    let ran = story.place.step();
+    assert_eq!((ran.code, ran.codes()), (0, vec!["foreign".to_owned()]), "{ran:?}");
+    story.native.die();
+    story.place.step();
+    story.place.step();
+    assert_eq!(changes(&story.server).len(), 0);
+    assert_eq!(story.place.status()["hosts"][0]["paused"], "foreign");
+    let two = json!({ FI: { "native": "fi", "fallbacks": ["de"], "records": 2 } });
+    let mut story = Story::new(both(), &two);
+    assert_eq!(story.place.step().codes(), ["adopted"]);
+    story.native.die();
+    story.place.step();
+    assert_eq!(story.place.step().report()["to"], "FALLBACK");
+    assert_eq!(story.api.contents(FI), ["127.0.0.32"], "fewer, as fewer serve");
+    story.native.live();
+    story.place.step();
+    assert_eq!(story.place.step().report()["to"], "NATIVE");
+    assert_eq!(story.api.contents(FI).len(), 2);
 }
 
 #[test]

@@ -289,6 +289,20 @@ fn a_round_that_may_be_our_own_fault_counts_nothing() {
     tell("most_nodes_fail_for_long", &lab, &played);
     lab.next(30);
     assert_eq!(lab.mode(FI), Mode::Stranded);
+
+    // A round in which others answer ends the row, also one that nobody had seen fail.
+    let mut again = self::lab(&json!({}));
+    for _ in 0..2 {
+        again.set(&["fi", "de", "us"], Life::Dead);
+        for round in 1..=3 {
+            let played = again.next(30);
+            let told = format!("(round {round} of 3)");
+            assert!(played.future.reasons[0].text.contains(&told), "{:?}", played.future.reasons);
+        }
+        again.set(&["fi", "de", "us"], Life::Alive);
+        again.next(30);
+    }
+    assert_eq!(again.record(FI), [address("192.0.2.1")].into());
 }
 
 #[test]
@@ -459,6 +473,16 @@ fn a_changed_policy_is_followed() {
     dead.next(30);
     assert_eq!(dead.record(FI), [address("192.0.2.2")].into());
 
+    // What failed at its old address says nothing of the new one.
+    let mut anew = lab.clone();
+    anew.set(&["fi"], Life::Dead);
+    anew.next(30);
+    anew.policy.nodes.get_mut(&dns_world::node("fi")).unwrap().address = address("192.0.2.77");
+    anew.next(30);
+    assert_eq!(anew.mode(FI), Mode::NativeFailing, "it failed once there");
+    anew.next(30);
+    assert_eq!(anew.mode(FI), Mode::Fallback);
+
     let mut native = lab.clone();
     native.policy = policy(3, &json!({ FI: { "native": "us", "fallbacks": ["fi"] } }), &json!({}));
     let played = native.next(30);
@@ -518,6 +542,33 @@ fn several_records_are_the_first_that_serve() {
 }
 
 #[test]
+fn a_member_that_left_comes_back_after_its_stay_and_after_a_quarantine_if_it_flaps() {
+    let hosts = json!({ FI: { "native": "fi", "fallbacks": ["us"], "records": 2 } });
+    let params = json!({ "minimum_stay_sec": 120, "flap_limit": 2, "quarantine_sec": 600 });
+    let mut lab = Lab::new(policy(3, &hosts, &params));
+    let (one, two): (std::collections::BTreeSet<_>, std::collections::BTreeSet<_>) =
+        ([address("192.0.2.1")].into(), [address("192.0.2.1"), address("192.0.2.3")].into());
+    lab.step();
+    lab.next(30);
+    // How many rounds it is away for, once it is alive again.
+    for rounds in [4, 20] {
+        assert_eq!(lab.record(FI), two);
+        lab.set(&["us"], Life::Dead);
+        lab.next(30);
+        assert_eq!(lab.record(FI), two, "one failed check moves nothing");
+        lab.next(30);
+        lab.set(&["us"], Life::Alive);
+        for round in 1..rounds {
+            lab.next(30);
+            assert_eq!(lab.record(FI), one, "round {round} of {rounds}");
+        }
+        lab.next(30);
+        assert_eq!(lab.mode(FI), Mode::Native, "its native has never left");
+    }
+    assert_eq!(lab.record(FI), two);
+}
+
+#[test]
 fn others_take_their_turn_by_weight() {
     let hosts = json!({ FI: { "native": "fi", "fallbacks": ["de", "us", "nl"], "records": 2, "rotate_sec": 60 } });
     let mut lab = Lab::new(policy(4, &hosts, &json!({})));
@@ -540,7 +591,9 @@ fn others_take_their_turn_by_weight() {
     }
     assert_eq!(turns, [("de".to_owned(), 20), ("nl".to_owned(), 10), ("us".to_owned(), 10)].into());
     lab.set(&["us"], Life::Unseen);
-    assert!(lab.next(60).written.is_empty(), "nobody moves while somebody was not heard of");
+    for _ in 0..4 {
+        assert!(lab.next(60).written.is_empty(), "nobody moves while somebody was not heard of");
+    }
     assert!(lab.host(FI).left.is_empty() && lab.host(FI).quarantined.is_none());
 }
 

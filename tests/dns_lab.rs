@@ -14,6 +14,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
+    clippy::format_push_string,
     missing_docs,
     reason = "test code"
 )]

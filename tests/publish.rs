@@ -145,6 +145,9 @@ fn a_step_and_a_persons_command_publish_and_a_plan_does_not() {
         json!({ "policy": "names", "label": "FRA", "address": "127.0.0.46", "health": "healthy",
                 "uptime_percent": 100.0, "since": status["nodes"][0]["since"] })
     );
+    let ran = story.place.run(&["step", "--now"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "a site is no policy: {ran:?}");
+    assert_eq!(ran.stdout.lines().count(), 1);
     let before = [
         inode(&story.place.path("www/failover.json")),
         inode(&story.place.path("www/uptime.json")),
@@ -164,7 +167,7 @@ fn a_step_and_a_persons_command_publish_and_a_plan_does_not() {
     assert_eq!(shown[FI]["temporary"], true);
     story.native.die();
     story.place.step();
-    assert_eq!(story.shown("uptime.json")["fi"]["uptime_percent"], 80.0);
+    assert_eq!(story.shown("uptime.json")["fi"]["uptime_percent"], 83.33);
 
     // A policy that is invalid goes on as it was, and is shown so.
     let good = fs::read_to_string(story.place.path("policies/names.json")).unwrap();
