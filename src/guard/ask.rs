@@ -117,6 +117,7 @@ pub(super) fn delays(
     urls: Vec<Target>,
 ) -> Question {
     Question::Delays(Box::new(DelayQuestion {
+        turn: 0,
         core: policy.core.clone(),
         members,
         urls,

@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Members that the core shall measure.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DelayQuestion {
+    /// Which time this is asked in this run, from 0.
+    pub turn: u32,
     /// The core.
     pub core: Core,
     /// The members, groups among them.
