@@ -37,6 +37,7 @@
 //! **Invariant:** only [`host`] touches the world, and only [`step`] and [`cli`] call it; the linter
 //! refuses a clock, a file, a process or a socket anywhere else.
 
+pub mod chain;
 pub mod check;
 pub mod clash;
 pub mod cli;

@@ -299,7 +299,9 @@ fn the_schema_says_of_a_key_what_the_manual_says() {
     let output =
         Command::new(env!("CARGO_BIN_EXE_egressctl")).args(["schema", "policy"]).output().unwrap();
     let root: Value = serde_json::from_slice(&output.stdout).unwrap();
-    for (kind, least) in [("pool", 80), ("selector", 25), ("guard", 20), ("dns", 25), ("site", 3)] {
+    for (kind, least) in
+        [("pool", 80), ("selector", 25), ("guard", 20), ("dns", 25), ("chain", 25), ("site", 3)]
+    {
         let entries = entries(&manual_of(kind));
         assert!(entries.len() > least, "{kind}: {}", entries.len());
         for (path, text) in entries {
@@ -315,9 +317,17 @@ fn values_of(schema: &Value, at: &str) -> BTreeSet<String> {
         .iter()
         .flat_map(|(key, inner)| {
             let name = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
-            match inner.get("properties") {
-                Some(_) => values_of(inner, &name),
-                None => BTreeSet::from([name]),
+            let items = inner.get("items").filter(|items| items.get("properties").is_some());
+            let named = inner.get("additionalProperties").filter(|named| named.is_object());
+            match (inner.get("properties"), items, named) {
+                (Some(_), ..) => values_of(inner, &name),
+                (None, Some(items), _) => values_of(items, &format!("{name}[]")),
+                (None, None, Some(named)) => {
+                    let mut all = values_of(named, &format!("{name}.{ANY_NAME}"));
+                    all.insert(name);
+                    all
+                }
+                (None, None, None) => BTreeSet::from([name]),
             }
         })
         .collect()
@@ -330,7 +340,7 @@ fn the_manual_describes_every_key_of_a_kind_and_no_other() {
     let root: Value = serde_json::from_slice(&output.stdout).unwrap();
     // An object that may be left out is described beside its keys.
     for (kind, may_be_left_out) in
-        [("selector", "wan"), ("guard", "reference"), ("site", "publish_dir")]
+        [("selector", "wan"), ("guard", "reference"), ("chain", "wan"), ("site", "publish_dir")]
     {
         let described: BTreeSet<String> =
             entries(&manual_of(kind)).into_iter().map(|(name, _)| name).collect();

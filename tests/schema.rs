@@ -12,6 +12,7 @@
     reason = "test code"
 )]
 
+mod chain_world;
 mod dns_world;
 mod world;
 
@@ -114,11 +115,8 @@ fn whole_policies() -> Vec<Value> {
         policy
     };
     let pools = std::iter::once(pool.clone()).chain(providers.iter().map(with));
-    pools
-        .chain(whole_selectors())
-        .chain([whole_guard(), whole_site()])
-        .chain(dns_policies())
-        .collect()
+    let others = [whole_guard(), whole_chain(), whole_site()];
+    pools.chain(whole_selectors()).chain(others).chain(dns_policies()).collect()
 }
 
 /// The same of a selector, with each driver.
@@ -158,6 +156,27 @@ fn whole_guard() -> Value {
         "params": {
             "check_interval_sec": 31, "failures_before_recovery": 3, "observe_passes": 4, "candidates_per_step": 6,
             "delay_timeout_ms": 5_001, "backoff_min_sec": 31, "backoff_max_sec": 601, "give_back_max_sec": 3_601
+        }
+    })
+}
+
+/// The same of a chain.
+fn whole_chain() -> Value {
+    json!({
+        "$schema": "/usr/share/egressctl/policy.schema.json",
+        "kind": "chain",
+        "description": "all of it",
+        "driver": { "clash": { "url": "unix:///run/core.sock", "secret_file": "/s", "proxy": "http://127.0.0.1:2080" } },
+        "hops": [
+            { "name": "entry", "group": "hop 1", "strategy": "round", "rotate_sec": null,
+              "nodes": { "a1": { "member": "a 1", "egress": false } } },
+            { "name": "exit", "group": "hop 2", "strategy": "fifo", "rotate_sec": null, "nodes": { "b1": { "member": "b 1", "egress": true } } }
+        ],
+        "probe": { "urls": ["https://192.0.2.1/"], "require": "all", "expect_status": [200], "timeout_sec": 3 },
+        "wan": { "urls": ["http://192.0.2.2/"], "require": "all" },
+        "params": {
+            "check_interval_sec": 16, "max_fails": 2, "fail_timeout_sec": 601, "fail_timeout_max_sec": 7_201, "rise": 3,
+            "minimum_stay_sec": 301, "all_failed": "last_resort", "step_budget_sec": 61
         }
     })
 }
@@ -551,6 +570,35 @@ fn what_a_pool_remembers_and_what_status_prints_are_as_described() {
     assert_eq!(complaints(&shown, &json!(statuses)), [""; 0]);
     assert!(!shown.is_valid(&json!({})));
     assert!(!state.is_valid(&json!({})));
+}
+
+#[test]
+fn what_a_chain_remembers_and_what_status_prints_are_as_described() {
+    use chain_world::{Play, policy, two_by_two};
+    let (state, shown) = (judge(&schema("state")), judge(&schema("status")));
+    let policy = policy(&two_by_two(), &json!({}));
+    let mut play = Play::new(&policy);
+    let name = egressctl::names::PolicyName::try_from("path".to_owned()).unwrap();
+    let status = |play: &Play<'_>, record: &Record<egressctl::chain::ChainState>| {
+        let status = egressctl::chain::status::status(&name, play.policy, record, &play.world.now);
+        serde_json::to_value(status).unwrap()
+    };
+    let mut statuses = vec![status(&play, &Record::default())];
+    for dead in [&[][..], &["b1"], &["b1", "b2"]] {
+        play.world.dead = dead.iter().copied().collect();
+        play.after(15);
+        let record = Record { machine: play.state.clone(), ..Record::default() };
+        let file = json!({ "version": 1, "kind": "chain", "policy": "path", "path": "/etc/egressctl/path.json",
+                           "generation": 7, "saved_at": play.world.now.at, "body": record });
+        assert_eq!(complaints(&state, &file), [""; 0]);
+        statuses.push(status(&play, &record));
+    }
+    assert_eq!(statuses[2]["hops"][1]["node"], "b2");
+    assert!(statuses[2]["hops"][1]["nodes"][0]["marked_until"].is_string(), "{}", statuses[2]);
+    assert_eq!(statuses[3]["path"]["breaks_at"], "exit", "{}", statuses[3]);
+    for status in &statuses {
+        assert_eq!(complaints(&shown, status), [""; 0], "{status}");
+    }
 }
 
 #[test]

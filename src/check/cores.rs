@@ -18,7 +18,8 @@ pub(super) fn findings(seen: &Observation) -> Vec<Finding> {
                 continue;
             }
         };
-        for (group, fault) in &core.groups {
+        // Where nothing that flows is asked for, members are looked at for their kinds.
+        for (group, fault) in core.groups.iter().filter(|_| asked.traffic) {
             if let Err(fault) = fault {
                 let what = format!("group {}: {fault}", crate::outcome::harmless(group));
                 let mend = "name a selector of the core in the policy";

@@ -165,7 +165,8 @@ mod tests {
                            "clients": ["10.77.0.11"], "provider": provider });
         match Policy::parse(&text.to_string()).unwrap() {
             Policy::Pool(policy) => policy.provider,
-            other @ (Policy::Selector(_) | Policy::Guard(_) | Policy::Dns(_)) => {
+            other
+            @ (Policy::Selector(_) | Policy::Guard(_) | Policy::Dns(_) | Policy::Chain(_)) => {
                 panic!("{other:?}")
             }
         }

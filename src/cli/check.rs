@@ -150,7 +150,9 @@ fn one(
     match &found.policy {
         Policy::Pool(policy) => pool(found, policy, state_dir, machine, states),
         Policy::Selector(policy) => selector(found, policy, state_dir, machine),
-        Policy::Guard(_) => kind::with(found, state_dir, MANNER, Common { machine }),
+        Policy::Guard(_) | Policy::Chain(_) => {
+            kind::with(found, state_dir, MANNER, Common { machine })
+        }
         Policy::Dns(policy) => dns(found, policy, state_dir, machine),
     }
 }

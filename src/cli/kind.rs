@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** a command is written once, for any machine.
 
+use crate::chain::Chain;
 use crate::dns::Dns;
 use crate::guard::Guard;
 use crate::host::policies::Found;
@@ -37,6 +38,7 @@ pub(super) fn with<W: Work>(found: &Found, state_dir: &Path, manner: Manner, wor
         Policy::Selector(policy) => work.with(&order::<Selector>(found, policy, state_dir, manner)),
         Policy::Guard(policy) => work.with(&order::<Guard>(found, policy, state_dir, manner)),
         Policy::Dns(policy) => work.with(&order::<Dns>(found, policy, state_dir, manner)),
+        Policy::Chain(policy) => work.with(&order::<Chain>(found, policy, state_dir, manner)),
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) enum Described {
 }
 
 /// Every kind of policy.
-const KINDS: [Kind; 4] = [Kind::Pool, Kind::Selector, Kind::Guard, Kind::Dns];
+const KINDS: [Kind; 5] = [Kind::Pool, Kind::Selector, Kind::Guard, Kind::Dns, Kind::Chain];
 
 /// What a policy of a kind may say.
 fn policy_of(kind: Kind) -> &'static str {
@@ -31,6 +31,7 @@ fn policy_of(kind: Kind) -> &'static str {
         Kind::Selector => include_str!("schema/policy/selector.json"),
         Kind::Guard => include_str!("schema/policy/guard.json"),
         Kind::Dns => include_str!("schema/policy/dns.json"),
+        Kind::Chain => include_str!("schema/policy/chain.json"),
     }
 }
 
@@ -47,6 +48,7 @@ fn status_of(kind: Kind) -> &'static str {
         Kind::Selector => include_str!("schema/status/selector.json"),
         Kind::Guard => include_str!("schema/status/guard.json"),
         Kind::Dns => include_str!("schema/status/dns.json"),
+        Kind::Chain => include_str!("schema/status/chain.json"),
     }
 }
 

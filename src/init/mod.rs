@@ -77,7 +77,7 @@ pub fn draft(kind: &str, here: &Here) -> Result<Draft, String> {
     match serde_json::from_value::<Kind>(Value::String(kind.to_owned())) {
         Ok(Kind::Pool) => pool::draft(here),
         Ok(Kind::Selector) => selector::draft(here),
-        Ok(Kind::Guard | Kind::Dns) => {
+        Ok(Kind::Guard | Kind::Dns | Kind::Chain) => {
             Err(format!("a policy of kind {kind} is written by hand: init can make {known}"))
         }
         Err(_) => Err(format!("init knows no kind {kind:?}: it can make {known}")),

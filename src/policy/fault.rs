@@ -5,7 +5,7 @@
 use std::fmt;
 
 /// The known kinds, for the nearest one.
-const KINDS: [&str; 4] = ["pool", "selector", "guard", "dns"];
+const KINDS: [&str; 5] = ["pool", "selector", "guard", "dns", "chain"];
 
 /// How alike (Jaro-Winkler, 0 to 1) a key must be to one that exists to be offered in its place.
 /// 0.8 offers `client` for `clients` and `wan_iface` for `wan_interface`, and nothing for noise.

@@ -6,6 +6,7 @@
 //! **Invariant:** a `Policy` is complete and consistent: every default is filled in and every
 //! contradiction has been refused, so that no other module validates.
 
+pub mod chain;
 mod clash;
 mod clients;
 pub mod dns;
@@ -18,6 +19,7 @@ pub mod selector;
 pub mod site;
 mod validate;
 
+pub use chain::ChainPolicy;
 pub use clients::{ClientEntry, ClientKey};
 pub use dns::DnsPolicy;
 pub use fault::PolicyFault;
@@ -42,6 +44,8 @@ pub enum Kind {
     Guard,
     /// Host names that follow living nodes.
     Dns,
+    /// Several hops, each with its backups.
+    Chain,
 }
 
 impl Kind {
@@ -53,6 +57,7 @@ impl Kind {
             Self::Selector => "selector",
             Self::Guard => "guard",
             Self::Dns => "dns",
+            Self::Chain => "chain",
         }
     }
 }
@@ -74,6 +79,8 @@ pub enum Policy {
     Guard(Box<GuardPolicy>),
     /// Host names that follow living nodes.
     Dns(Box<DnsPolicy>),
+    /// Several hops, each with its backups.
+    Chain(Box<ChainPolicy>),
 }
 
 impl Policy {
@@ -113,6 +120,7 @@ impl Policy {
                 policy.validate()?;
                 Ok(Self::Dns(Box::new(policy)))
             }
+            Kind::Chain => Ok(Self::Chain(Box::new(ChainPolicy::parse(text)?))),
         }
     }
 
@@ -124,6 +132,7 @@ impl Policy {
             Self::Selector(policy) => policy.notes(),
             Self::Guard(policy) => policy.notes(),
             Self::Dns(policy) => policy.notes(),
+            Self::Chain(policy) => policy.notes(),
         }
     }
 
@@ -135,6 +144,7 @@ impl Policy {
             Self::Selector(_) => Kind::Selector,
             Self::Guard(_) => Kind::Guard,
             Self::Dns(_) => Kind::Dns,
+            Self::Chain(_) => Kind::Chain,
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use super::pool::{MARK_BASE, PRIORITIES, PoolPolicy};
 use super::selector::{Channel, Driver, FLOW_MARKS, RouteDriver, SelectorPolicy};
-use super::{ClientKey, Policy};
+use super::{ChainPolicy, ClientKey, Policy, chain};
 use crate::names::{PolicyName, Table};
 use crate::setting::Core;
 use ipnet::IpNet;
@@ -37,11 +37,33 @@ pub fn overlap(a: (&PolicyName, &Policy), b: (&PolicyName, &Policy)) -> Option<S
             let both = a.hosts.keys().find(|host| same && b.hosts.contains_key(*host));
             both.map(|host| format!("the record of {host}"))
         }
+        (Policy::Chain(a), Policy::Chain(b)) => {
+            groups(a).find_map(|ours| groups(b).find_map(|theirs| same_group(ours, theirs)))
+        }
+        (Policy::Chain(chain), Policy::Guard(guard))
+        | (Policy::Guard(guard), Policy::Chain(chain)) => {
+            groups(chain).find_map(|ours| same_group(ours, (&guard.core, &guard.group)))
+        }
+        (Policy::Chain(chain), Policy::Selector(selector))
+        | (Policy::Selector(selector), Policy::Chain(chain)) => match &selector.driver {
+            Driver::Clash(clash) => {
+                groups(chain).find_map(|ours| same_group(ours, (&clash.core, &clash.selector)))
+            }
+            Driver::Route(_) => None,
+        },
         (Policy::Pool(_), Policy::Guard(_))
         | (Policy::Guard(_), Policy::Pool(_))
         | (Policy::Pool(_) | Policy::Selector(_) | Policy::Guard(_), Policy::Dns(_))
-        | (Policy::Dns(_), Policy::Pool(_) | Policy::Selector(_) | Policy::Guard(_)) => None,
+        | (Policy::Dns(_), Policy::Pool(_) | Policy::Selector(_) | Policy::Guard(_))
+        | (Policy::Chain(_), Policy::Pool(_) | Policy::Dns(_))
+        | (Policy::Pool(_) | Policy::Dns(_), Policy::Chain(_)) => None,
     }
+}
+
+/// The groups of a proxy core in which a chain selects.
+fn groups(chain: &ChainPolicy) -> impl Iterator<Item = (&Core, &str)> {
+    let chain::Driver::Clash(driver) = &chain.driver;
+    chain.hops.iter().map(|hop| (&driver.core, hop.group.as_str()))
 }
 
 /// Two policies that select in one group would take each other for a person.

@@ -52,6 +52,8 @@ pub struct Core {
     pub flows: Vec<Value>,
     /// What it measures of members; one that is not here fails.
     pub delays: BTreeMap<String, u64>,
+    /// The group by which a member goes out: it is measured through what is selected there.
+    pub detours: BTreeMap<String, String>,
     pub fault: Option<Fault>,
     /// Requests, as `PUT /proxies/x {"name":"y"}`.
     pub asked: Vec<String>,
@@ -71,6 +73,7 @@ impl Core {
             sent: 500,
             flows: Vec::new(),
             delays: BTreeMap::new(),
+            detours: BTreeMap::new(),
             fault: None,
             asked: Vec::new(),
         }
@@ -108,6 +111,15 @@ impl Core {
             "id": id, "chains": chains, "download": received, "upload": 10, "start": "2026-01-01T00:00:00Z",
             "metadata": { "network": "tcp", "destinationPort": "443" }, "rule": "final", "rulePayload": ""
         }));
+    }
+
+    /// What is measured of a member, through what it goes out by.
+    fn measured(&self, member: &str) -> Option<u64> {
+        let own = *self.delays.get(member)?;
+        match self.detours.get(member) {
+            Some(group) => Some(own + self.measured(&self.now(group))?),
+            None => Some(own),
+        }
     }
 
     fn answer(&mut self, verb: &str, path: &str, authorization: Option<&str>, body: &str) -> Said {
@@ -148,7 +160,7 @@ impl Core {
                 let (name, rest) = asked.split_once("/delay?").unwrap_or_default();
                 let timeout =
                     rest.split_once("timeout=").and_then(|(_, ms)| ms.parse::<i16>().ok());
-                match (self.delays.get(&decoded(name)), timeout) {
+                match (self.measured(&decoded(name)), timeout) {
                     (_, None | Some(i16::MIN..=0)) => Said::message(400, "Body invalid"),
                     (Some(ms), Some(_)) => Said::Json(200, json!({ "delay": ms }).to_string()),
                     (None, Some(_)) => Said::message(504, "Timeout"),

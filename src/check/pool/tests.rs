@@ -30,7 +30,9 @@ fn policy(change: impl FnOnce(&mut Value)) -> PoolPolicy {
     change(&mut text);
     match Policy::parse(&text.to_string()).unwrap() {
         Policy::Pool(policy) => *policy,
-        other @ (Policy::Selector(_) | Policy::Guard(_) | Policy::Dns(_)) => panic!("{other:?}"),
+        other @ (Policy::Selector(_) | Policy::Guard(_) | Policy::Dns(_) | Policy::Chain(_)) => {
+            panic!("{other:?}")
+        }
     }
 }
 

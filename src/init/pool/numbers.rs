@@ -28,7 +28,7 @@ impl Numbers {
             .iter()
             .flat_map(|(_, policy)| match policy {
                 Policy::Pool(pool) => pool.slots.interfaces.as_slice(),
-                Policy::Selector(_) | Policy::Guard(_) | Policy::Dns(_) => &[],
+                Policy::Selector(_) | Policy::Guard(_) | Policy::Dns(_) | Policy::Chain(_) => &[],
             })
             .map(Interface::as_str)
             .collect();

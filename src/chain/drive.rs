@@ -1,0 +1,164 @@
+//! What the hops are made of: what stands there, whose choice it is, and how it is changed.
+//!
+//! **Invariant:** what stands in a core is taken for ours only while it is what was last read back.
+
+use super::Chain;
+use super::ask::{self, Look};
+use super::state::HopState;
+use super::under_way::Seats;
+use crate::clash::choice::{Choice, Confirmed, judge};
+use crate::machine::Subject;
+use crate::observation::{
+    CoreFault, CoreReading, CoreSeen, Group, GroupFault, Life, Observation, Question,
+};
+use crate::outcome::harmless;
+use crate::policy::ChainPolicy;
+use crate::policy::chain::{ClashDriver, Driver};
+use crate::setting::{Edit, Setting, Value};
+use std::collections::BTreeMap;
+
+/// Why nothing can be done with what the hops are made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// It is down or restarting.
+    Down(String),
+    /// It answers, and not as the policy needs it.
+    Unusable(String),
+}
+
+/// What the hops are made of, as it was last seen.
+pub(super) struct Drive {
+    seen: CoreSeen,
+    /// What stands, by hop.
+    pub(super) seats: Seats,
+    /// What may stand, by hop.
+    all: Vec<Vec<String>>,
+    has_config: bool,
+}
+
+/// Types of members that send what they are given out directly, or nowhere.
+const NO_WAY_OUT: [&str; 9] =
+    ["Direct", "Reject", "RejectDrop", "Block", "Compatible", "Pass", "PassRule", "Dns", "DNS"];
+
+impl Drive {
+    /// What is to be looked at first.
+    pub(super) fn first(subject: &Subject<'_, Chain>) -> Vec<Question> {
+        let Driver::Clash(driver) = &subject.policy.driver;
+        [Look::First, Look::Kinds].map(|look| ask::core(subject, driver, look)).into()
+    }
+
+    /// What tells whose choice it is, where that is not clear.
+    pub(super) fn config(subject: &Subject<'_, Chain>) -> Vec<Question> {
+        let Driver::Clash(driver) = &subject.policy.driver;
+        vec![ask::core(subject, driver, Look::Config)]
+    }
+
+    /// What was seen. `None`: nothing was asked yet.
+    pub(super) fn new(policy: &ChainPolicy, seen: &Observation) -> Result<Option<Self>, Trouble> {
+        let Driver::Clash(driver) = &policy.driver;
+        let looks: BTreeMap<u32, &CoreReading> =
+            seen.cores().map(|(question, reading)| (question.turn, reading)).collect();
+        let config = looks.get(&Look::Config.turn());
+        let Some(last) = config.or_else(|| looks.get(&Look::First.turn())) else { return Ok(None) };
+        let core = readable(last)?;
+        if let Some(kinds) = looks.get(&Look::Kinds.turn()) {
+            no_way_out(policy, readable(kinds)?)?;
+        }
+        let groups = policy.hops.iter().map(|hop| group(driver, core, &hop.group));
+        let groups: Vec<&Group> = groups.collect::<Result<_, _>>()?;
+        Ok(Some(Self {
+            seen: core.clone(),
+            seats: groups.iter().map(|group| group.now.clone()).collect(),
+            all: groups.iter().map(|group| group.all.clone()).collect(),
+            has_config: config.is_some(),
+        }))
+    }
+
+    /// Whether the core's own configuration was asked for.
+    pub(super) fn has_config(&self) -> bool {
+        self.has_config
+    }
+
+    /// The run of it in which this was seen.
+    pub(super) fn life(&self) -> &Life {
+        &self.seen.life
+    }
+
+    /// Whose choice stands in a hop.
+    pub(super) fn choice(&self, hop: &HopState, seat: &str) -> Choice {
+        judge(&hop.confirmed, &hop.group, seat, &self.seen)
+    }
+
+    /// Whether a member can stand in the hop in this place.
+    pub(super) fn can_be(&self, hop: usize, member: &str) -> bool {
+        self.all.get(hop).is_some_and(|all| all.iter().any(|known| known == member))
+    }
+
+    /// A member as read back in this run of the core.
+    pub(super) fn confirmed(&self, member: &str) -> Confirmed {
+        Confirmed { member: member.to_owned(), life: self.seen.life.clone() }
+    }
+}
+
+fn readable(reading: &CoreReading) -> Result<&CoreSeen, Trouble> {
+    match &reading.core {
+        Ok(seen) => Ok(seen),
+        Err(CoreFault::Down(why)) => Err(Trouble::Down(why.clone())),
+        Err(CoreFault::Refused(why) | CoreFault::Strange(why)) => {
+            Err(Trouble::Unusable(why.clone()))
+        }
+    }
+}
+
+/// A group in which a member is selected.
+fn group<'a>(driver: &ClashDriver, core: &'a CoreSeen, name: &str) -> Result<&'a Group, Trouble> {
+    let of = |why: &dyn std::fmt::Display| {
+        Trouble::Unusable(format!("group {} of {}: {why}", harmless(name), driver.core))
+    };
+    let group = match core.groups.get(name) {
+        Some(Ok(group)) => group,
+        Some(Err(fault)) => return Err(of(fault)),
+        None => return Err(of(&GroupFault::Missing)),
+    };
+    if group.kind != "Selector" {
+        let kind = harmless(&group.kind);
+        return Err(of(&format!("it is of type {kind} and chooses by itself: name a selector")));
+    }
+    if group.now.is_empty() {
+        return Err(of(&"it does not tell what is selected"));
+    }
+    Ok(group)
+}
+
+/// A node that sends requests out directly would be the end of the chain.
+fn no_way_out(policy: &ChainPolicy, core: &CoreSeen) -> Result<(), Trouble> {
+    for node in policy.hops.iter().flat_map(|hop| &hop.nodes) {
+        if let Some(Err(GroupFault::NoGroup { kind })) = core.groups.get(&node.member)
+            && NO_WAY_OUT.contains(&kind.as_str())
+        {
+            let member = harmless(&node.member);
+            return Err(Trouble::Unusable(format!(
+                "node {} is {member} of type {}, which leads past the chain or nowhere: name a proxy",
+                node.name,
+                harmless(kind)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The selection of a hop.
+pub(super) fn setting(policy: &ChainPolicy, group: &str) -> Setting {
+    let Driver::Clash(driver) = &policy.driver;
+    Setting::Selected { core: driver.core.clone(), group: group.to_owned() }
+}
+
+/// What leads from what stands to what is wished.
+pub(super) fn edits(policy: &ChainPolicy, stands: &Seats, to: &Seats) -> BTreeMap<Setting, Edit> {
+    let edit = |(hop, (stands, to)): (&crate::policy::chain::Hop, (&String, &String))| {
+        let member = |name: &String| Value::Member(name.clone());
+        let edit = Edit { expected: member(stands), to: member(to) };
+        (stands != to).then(|| (setting(policy, &hop.group), edit))
+    };
+    policy.hops.iter().zip(stands.iter().zip(to)).filter_map(edit).collect()
+}

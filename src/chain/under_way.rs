@@ -1,0 +1,66 @@
+//! What a run is trying, from one decision of it to the next.
+//!
+//! **Invariant:** it lives within one run and is never written down: what a run that died was trying
+//! is told by its journal.
+
+use super::combos::Combos;
+use super::name::NodeName;
+use super::reason::Reason;
+use super::rebuild::Rebuild;
+use super::state::ChainState;
+use crate::observation::Life;
+
+/// What stands, by hop in the order of the policy, as the driver calls it.
+pub type Seats = Vec<String>;
+
+/// What is tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnderWay {
+    /// What is remembered if nothing of it comes true, all counting done.
+    pub base: ChainState,
+    /// What stands now, as far as it was read back.
+    pub stands: Seats,
+    /// What stood before.
+    pub before: Seats,
+    /// What is put in place by the present decision.
+    pub tries: Seats,
+    /// The driver's run in which that was seen.
+    pub life: Life,
+    /// What was said before anything was put in place.
+    pub said: Vec<Reason>,
+    /// What for.
+    pub purpose: Purpose,
+}
+
+/// What something is put in place for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Choices were lost in a restart.
+    Again,
+    /// A person wants it.
+    Switch {
+        /// The place of the hop.
+        hop: usize,
+    },
+    /// The preferred node carries again if the whole path passes.
+    Return(Change),
+    /// The next node's turn has come.
+    Rotation(Change),
+    /// A node was faster for long enough.
+    Faster(Change),
+    /// A hop is broken.
+    Rebuild(Box<Rebuild>),
+    /// The path is broken and nobody can say where.
+    Combos(Box<Combos>),
+}
+
+/// One node in place of another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The place of the hop.
+    pub hop: usize,
+    /// The node that goes.
+    pub from: Option<NodeName>,
+    /// The node that comes.
+    pub to: NodeName,
+}

@@ -1,0 +1,176 @@
+//! What a policy of kind chain may say, and how a wrong one is refused.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::wildcard_enum_match_arm,
+    missing_docs,
+    reason = "test code"
+)]
+
+use egressctl::names::PolicyName;
+use egressctl::policy::chain::{AllFailed, Params, Strategy};
+use egressctl::policy::{ChainPolicy, Policy, overlap};
+use serde_json::{Value, json};
+
+fn usual() -> Value {
+    json!({
+        "kind": "chain", "driver": { "clash": { "url": "http://127.0.0.1:9090" } },
+        "hops": [
+            { "name": "entry", "nodes": { "a1": {}, "a2": {} } },
+            { "name": "exit", "nodes": { "b1": {} } },
+        ],
+    })
+}
+
+fn parsed(pointer: &str, value: Value) -> Result<ChainPolicy, String> {
+    let mut policy = usual();
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    match policy.pointer_mut(parent).unwrap() {
+        Value::Array(items) => items[key.parse::<usize>().unwrap()] = value,
+        object => object[key] = value,
+    }
+    let policy = Policy::parse(&policy.to_string()).map_err(|fault| fault.to_string())?;
+    let Policy::Chain(policy) = policy else { panic!("it is a chain") };
+    Ok(*policy)
+}
+
+#[test]
+fn what_is_left_out_has_its_default() {
+    let policy = parsed("/description", json!(null)).unwrap();
+    let expected = Params {
+        check_interval_sec: 15,
+        max_fails: 1,
+        fail_timeout_sec: 600,
+        fail_timeout_max_sec: 7_200,
+        rise: 2,
+        minimum_stay_sec: 300,
+        all_failed: AllFailed::Closed,
+        step_budget_sec: 60,
+    };
+    assert_eq!(policy.params, expected);
+    let hop = &policy.hops[0];
+    assert_eq!((hop.strategy, hop.group.as_str(), hop.rotate_sec), (Strategy::Fifo, "entry", None));
+    assert_eq!((hop.nodes[0].member.as_str(), hop.nodes[0].egress), ("a1", true));
+    assert!(policy.wan.is_some(), "the uplink is asked");
+    assert_eq!(parsed("/wan", json!(null)).unwrap().wan, None, "unless nobody wants that");
+}
+
+#[test]
+fn nodes_keep_the_order_in_which_they_are_written() {
+    let text = usual().to_string().replace(r#""a1":{},"a2":{}"#, r#""z":{},"m":{},"a":{}"#);
+    let Policy::Chain(policy) = Policy::parse(&text).unwrap() else { panic!("it is a chain") };
+    let names: Vec<&str> = policy.hops[0].nodes.iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(names, ["z", "m", "a"]);
+    let twice = text.replace(r#""m":{}"#, r#""z":{}"#);
+    let fault = Policy::parse(&twice).unwrap_err().to_string();
+    assert!(fault.contains("node z stands twice"), "{fault}");
+}
+
+#[test]
+fn every_contradiction_is_refused_with_what_to_write_instead() {
+    let one = |node: Value| json!({ "name": "entry", "nodes": { "a1": node } });
+    for (pointer, value, said) in [
+        ("/hops", json!([]), "hops names 0: name 1 to 8"),
+        ("/hops/1/name", json!("entry"), "hop entry stands twice"),
+        ("/hops/1/name", json!("a b"), "is not a hop's name"),
+        ("/hops/1/name", json!("a=b"), "is not a hop's name"),
+        ("/hops/1/group", json!("entry"), "another hop's: give each its own"),
+        ("/hops/1/group", json!(""), "which is empty"),
+        ("/hops/1/nodes", json!({}), "hop exit has no nodes"),
+        ("/hops/1/nodes", json!({ "a=b": {} }), "is not a node's name"),
+        ("/hops/1/nodes", json!({ "b1": { "member": "a1" } }), "another node's"),
+        ("/hops/1/nodes", json!({ "b1": { "member": "" } }), "which is empty"),
+        ("/hops/1/nodes", json!({ "b1": { "member": "entry" } }), "a group and a member"),
+        ("/hops/1/nodes", json!({ "b1": { "egress": false } }), "leave by the last hop"),
+        ("/hops/1/nodes", json!({ "b1": { "membr": "x" } }), "did you mean \"member\"?"),
+        ("/hops/0/rotate_sec", json!(60), "for strategy round alone"),
+        (
+            "/hops/0",
+            json!({ "name": "entry", "strategy": "round", "rotate_sec": 0, "nodes": { "a1": {} } }),
+            "at least 1",
+        ),
+        (
+            "/hops/0",
+            {
+                let mut hop = one(json!({ "egress": false }));
+                hop["strategy"] = json!("lowest_latency");
+                hop
+            },
+            "use fifo or round",
+        ),
+        ("/hops/0/strategy", json!("random"), "unknown variant"),
+        ("/probe", json!({ "urls": [] }), "probe.urls is empty"),
+        ("/probe", json!({ "expect_status": [] }), "probe.expect_status is empty"),
+        ("/probe", json!({ "timeout_sec": 0 }), "probe.timeout_sec is not 1 to 20"),
+        ("/probe", json!({ "timeout_sec": 21 }), "probe.timeout_sec is not 1 to 20"),
+        ("/wan", json!({ "urls": [] }), "wan.urls is empty"),
+        ("/params", json!({ "max_fails": 0 }), "params.max_fails is 0"),
+        ("/params", json!({ "rise": 0 }), "params.rise is 0"),
+        ("/params", json!({ "fail_timeout_sec": 0 }), "params.fail_timeout_sec is 0"),
+        ("/params", json!({ "fail_timeout_sec": 9_000 }), "more than params.fail_timeout_max_sec"),
+        ("/params", json!({ "step_budget_sec": 9 }), "not 10 to 80"),
+        ("/params", json!({ "step_budget_sec": 81 }), "not 10 to 80"),
+        ("/params", json!({ "max_fail": 1 }), "did you mean \"max_fails\"?"),
+        ("/driver", json!({ "clash": { "url": "http://192.0.2.1:9090" } }), "leaves this machine"),
+        (
+            "/driver",
+            json!({ "clash": { "url": "http://127.0.0.1:9090", "proxy": "http://192.0.2.1:1" } }),
+            "is no local proxy",
+        ),
+        (
+            "/driver",
+            json!({ "wireguard": { "interfaces": "ch{hop}" } }),
+            "driver wireguard is not there in this version",
+        ),
+        ("/driver", json!({}), "expected"),
+    ] {
+        let fault = parsed(pointer, value.clone()).unwrap_err();
+        assert!(fault.contains(said), "{pointer} = {value}: {fault}");
+    }
+}
+
+#[test]
+fn what_nothing_stands_in_for_is_noted() {
+    let notes = parsed("/hops/0/group", json!("x")).unwrap().notes();
+    assert_eq!(notes, ["hop exit has one node: nothing stands in for it"]);
+    let notes = parsed("/probe", json!({ "urls": ["http://192.0.2.1/"] })).unwrap().notes();
+    assert!(notes[0].contains("no page over https"), "{notes:?}");
+}
+
+#[test]
+fn two_policies_select_in_no_group_together() {
+    let name = |name: &str| PolicyName::try_from(name.to_owned()).unwrap();
+    let parse = |policy: &Value| Policy::parse(&policy.to_string()).unwrap();
+    let chain = parse(&usual());
+    let meets = |other: &Value| {
+        let other = parse(other);
+        let one = overlap((&name("a"), &chain), (&name("b"), &other));
+        assert_eq!(one, overlap((&name("b"), &other), (&name("a"), &chain)));
+        one
+    };
+    let mut other = usual();
+    other["hops"] = json!([{ "name": "other", "nodes": { "c1": {} } }]);
+    assert_eq!(meets(&other), None);
+    other["hops"][0]["group"] = json!("exit");
+    assert_eq!(meets(&other).as_deref(), Some("group exit of http://127.0.0.1:9090"));
+    other["driver"]["clash"]["url"] = json!("http://127.0.0.1:9091");
+    assert_eq!(meets(&other), None);
+    let mut guard = json!({
+        "kind": "guard", "driver": { "clash": { "url": "http://127.0.0.1:9090" } },
+        "group": "entry", "automatic": "auto", "proxy": "http://127.0.0.1:2080",
+    });
+    assert!(meets(&guard).is_some());
+    guard["group"] = json!("select");
+    assert_eq!(meets(&guard), None);
+    let selector = |group: &str| {
+        json!({
+            "kind": "selector", "driver": { "clash": { "url": "http://127.0.0.1:9090", "selector": group } },
+            "primary": { "member": "p", "proxy": "http://127.0.0.1:2081" },
+            "reserve": { "member": "r", "proxy": "http://127.0.0.1:2082" },
+        })
+    };
+    assert!(meets(&selector("exit")).is_some());
+    assert_eq!(meets(&selector("channel")), None);
+}
