@@ -2,14 +2,16 @@
 //!
 //! **Invariant:** a value of these types has been checked when it was made; nothing downstream checks again.
 
+use arrayvec::ArrayString;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The name of a network interface: 1 to 15 bytes of `[A-Za-z0-9_=+.-]`, the form that `wg-quick`
 /// and the kernel both accept (`IFNAMSIZ` is 16 with the closing zero), and neither `.` nor `..`.
+/// Large pools copy and compare names by the ten thousand, so one is kept in place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Interface(String);
+pub struct Interface(ArrayString<15>);
 
 impl Interface {
     /// The name as the kernel knows it.
@@ -29,8 +31,9 @@ impl TryFrom<String> for Interface {
             && name != "."
             && name != ".."
             && !name.starts_with('-')
+            && let Ok(inline) = ArrayString::from(&name)
         {
-            Ok(Self(name))
+            Ok(Self(inline))
         } else {
             Err(format!(
                 "{name:?} is not an interface name: it has 1 to 15 letters, digits or _=+.-, and does not begin with -"
@@ -41,7 +44,7 @@ impl TryFrom<String> for Interface {
 
 impl From<Interface> for String {
     fn from(name: Interface) -> Self {
-        name.0
+        name.0.as_str().to_owned()
     }
 }
 

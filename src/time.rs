@@ -9,6 +9,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One moment, on both clocks.
@@ -17,7 +18,8 @@ pub struct Moment {
     /// Wall clock, UTC.
     pub at: Timestamp,
     /// The kernel's boot id (`/proc/sys/kernel/random/boot_id`); which boot `up_ms` counts in.
-    pub boot: String,
+    /// Shared, because every test of a long list has a moment.
+    pub boot: Arc<str>,
     /// `CLOCK_BOOTTIME` in milliseconds.
     pub up_ms: u64,
 }
@@ -26,7 +28,7 @@ impl Moment {
     /// The first moment of all, for where no clock can be read.
     #[must_use]
     pub fn epoch() -> Self {
-        Self { at: Timestamp::UNIX_EPOCH, boot: String::new(), up_ms: 0 }
+        Self { at: Timestamp::UNIX_EPOCH, boot: Arc::default(), up_ms: 0 }
     }
 
     /// How long before `self` the moment `earlier` was. Across boots it is at least as long as this
@@ -51,7 +53,7 @@ impl Moment {
                 Timestamp::from_millisecond(self.at.as_millisecond().saturating_add(ms)).ok()
             })
             .unwrap_or(Timestamp::MAX);
-        Self { at, boot: self.boot.clone(), up_ms: self.up_ms.saturating_add(ms) }
+        Self { at, boot: Arc::clone(&self.boot), up_ms: self.up_ms.saturating_add(ms) }
     }
 
     /// Whether the wall clock and the boot clock disagree about the time since `earlier` by more
@@ -73,7 +75,7 @@ mod tests {
     use super::*;
 
     fn moment(boot: &str, at_ms: i64, up_ms: u64) -> Moment {
-        Moment { at: Timestamp::from_millisecond(at_ms).unwrap(), boot: boot.to_owned(), up_ms }
+        Moment { at: Timestamp::from_millisecond(at_ms).unwrap(), boot: boot.into(), up_ms }
     }
 
     #[test]

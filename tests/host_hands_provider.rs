@@ -27,13 +27,15 @@ fn question(path: &Path) -> ListQuestion {
         via: None,
         names: BTreeMap::new(),
         known: None,
-        have: Vec::new(),
+        have: std::sync::Arc::default(),
     }
 }
 
 fn listed(question: &ListQuestion, folder: &Path) -> (Vec<Candidate>, Vec<Rejected>) {
     match list(question, folder, true) {
-        ListReading::Listed { candidates, rejected, .. } => (candidates, rejected),
+        ListReading::Listed { candidates, rejected, .. } => {
+            (std::sync::Arc::unwrap_or_clone(candidates), rejected)
+        }
         other @ (ListReading::Unchanged | ListReading::Unavailable { .. }) => panic!("{other:?}"),
     }
 }

@@ -23,7 +23,7 @@ struct Journal {
 const POLICY: &str = "/etc/egressctl/home.json";
 
 fn now() -> Moment {
-    Moment { at: "2026-11-30T02:17:44Z".parse().unwrap(), boot: "a".to_owned(), up_ms: 1_000 }
+    Moment { at: "2026-11-30T02:17:44Z".parse().unwrap(), boot: "a".into(), up_ms: 1_000 }
 }
 
 fn body(word: &str) -> Body {

@@ -110,7 +110,7 @@ fn a_clock_that_comes_up_behind_does_not_keep_clients_on_direct() {
     }
     assert!(lab.state().mode.is_direct() && is_direct(&lab));
     lab.set(&["a"], Endpoint::Alive);
-    lab.now.boot = "next".to_owned();
+    lab.now.boot = "next".into();
     lab.now.up_ms = 20_000;
     lab.now.at = "2025-06-01T00:00:00Z".parse().unwrap();
     for _ in 0..4 {
@@ -222,7 +222,7 @@ fn walled(names: &[&'static str]) -> Lab {
 /// All is gone, as after a boot.
 fn boots(lab: &mut Lab) {
     lab.kernel = lab_of(lab.policy.clone(), &[]).kernel;
-    lab.now.boot.push('2');
+    lab.now.boot = format!("{}2", lab.now.boot).into();
     lab.later(10);
 }
 

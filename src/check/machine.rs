@@ -209,7 +209,7 @@ pub(super) mod tests {
             login: None,
             now: Moment {
                 at: "2026-11-30T12:00:00Z".parse().unwrap(),
-                boot: "b".to_owned(),
+                boot: "b".into(),
                 up_ms: 1_000_000,
             },
             last_saved: None,

@@ -4,7 +4,7 @@ use crate::time::Moment;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// The present moment.
 ///
@@ -20,14 +20,14 @@ pub fn now() -> anyhow::Result<Moment> {
 
 /// The kernel's boot id. It is read once: a process does not live through a boot, and a dozen reads
 /// were 3 % of a steady step's CPU.
-fn boot() -> anyhow::Result<String> {
-    static BOOT: OnceLock<String> = OnceLock::new();
+fn boot() -> anyhow::Result<Arc<str>> {
+    static BOOT: OnceLock<Arc<str>> = OnceLock::new();
     if let Some(boot) = BOOT.get() {
-        return Ok(boot.clone());
+        return Ok(Arc::clone(boot));
     }
     let path = "/proc/sys/kernel/random/boot_id";
     let boot = std::fs::read_to_string(path).with_context(|| format!("reading {path}"))?;
-    Ok(BOOT.get_or_init(|| boot.trim().to_owned()).clone())
+    Ok(Arc::clone(BOOT.get_or_init(|| boot.trim().into())))
 }
 
 /// Waits. For the rare place where nothing tells when the world has come to rest.

@@ -13,6 +13,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// A request for the provider's list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +35,7 @@ pub struct ListQuestion {
     pub known: Option<Validators>,
     /// Candidates at hand. Where a source gives each server a file of its own, these are not asked
     /// for again, so what failed its test is left out. A long list is thinned out around them.
-    pub have: Vec<Candidate>,
+    pub have: Arc<Vec<Candidate>>,
 }
 
 /// The way to a source in the network.
@@ -63,8 +64,9 @@ pub struct Validators {
 pub enum ListReading {
     /// A list.
     Listed {
-        /// The usable candidates, in the provider's order, names unique.
-        candidates: Vec<Candidate>,
+        /// The usable candidates, in the provider's order, names unique. Shared with the
+        /// states that are made of them.
+        candidates: Arc<Vec<Candidate>>,
         /// What is unusable, and why.
         rejected: Vec<Rejected>,
         /// To ask next time whether it changed.

@@ -131,7 +131,7 @@ impl Turn<'_> {
         if !answering.is_empty() || !self.state.proven {
             return answering;
         }
-        let all = self.state.pool.iter().flat_map(|pool| &pool.candidates);
+        let all = self.state.pool.iter().flat_map(|pool| pool.candidates.iter());
         let (quarantined, good): (Vec<&Candidate>, Vec<&Candidate>) =
             all.partition(|candidate| self.state.is_quarantined(candidate));
         let known = |candidate: &&&Candidate| {
@@ -158,8 +158,8 @@ impl Turn<'_> {
 
     /// Tries a candidate of the last pool as a way to the provider, in the slot that is lent.
     fn lend(&mut self, name: &str) -> Fetched {
-        let pool = self.state.pool.iter().flat_map(|pool| &pool.candidates);
-        let Some(candidate) = pool.into_iter().find(|c| c.name == name).cloned() else {
+        let mut pool = self.state.pool.iter().flat_map(|pool| pool.candidates.iter());
+        let Some(candidate) = pool.find(|c| c.name == name).cloned() else {
             return Fetched::Pending;
         };
         let lent = self.lent_slot();

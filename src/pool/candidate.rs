@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 /// One endpoint as a provider offered it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -109,17 +110,18 @@ pub struct List {
     pub generation: u32,
     /// When it was fetched.
     pub fetched_at: Moment,
-    /// Its usable entries, in the provider's order.
-    pub candidates: Vec<Candidate>,
+    /// Its usable entries, in the provider's order. Shared, because a step makes several states of
+    /// one and a list may have ten thousand.
+    pub candidates: Arc<Vec<Candidate>>,
     /// What tells it from a newer one, where its provider says so.
     #[serde(default)]
     pub validators: Option<Validators>,
     /// Entries that cannot be used, as many as are kept for people to read.
     #[serde(default)]
     pub left_out: Vec<Rejected>,
-    /// What their tests showed, by name.
+    /// What their tests showed, by name. Shared likewise.
     #[serde(default)]
-    pub tested: BTreeMap<String, Tested>,
+    pub tested: Arc<BTreeMap<String, Tested>>,
     /// Candidates that passed their test and failed in a slot, and how often; tried after all others.
     #[serde(default)]
     pub struck: BTreeMap<String, u32>,
@@ -128,9 +130,13 @@ pub struct List {
 impl List {
     /// A list whose candidates have not been tested.
     #[must_use]
-    pub fn new(generation: u32, fetched_at: Moment, candidates: Vec<Candidate>) -> Self {
-        let (tested, struck) = (BTreeMap::new(), BTreeMap::new());
-        let (validators, left_out) = (None, Vec::new());
+    pub fn new(
+        generation: u32,
+        fetched_at: Moment,
+        candidates: impl Into<Arc<Vec<Candidate>>>,
+    ) -> Self {
+        let (tested, struck) = (Arc::default(), BTreeMap::new());
+        let (validators, left_out, candidates) = (None, Vec::new(), candidates.into());
         Self { generation, fetched_at, candidates, validators, left_out, tested, struck }
     }
 
@@ -151,6 +157,11 @@ impl List {
             .collect();
         passed.sort_by_key(|(struck, latency, _)| (*struck, *latency));
         passed.into_iter().map(|(_, _, candidate)| candidate).collect()
+    }
+
+    /// Notes what a test showed.
+    pub fn note(&mut self, name: String, tested: Tested) {
+        Arc::make_mut(&mut self.tested).insert(name, tested);
     }
 
     /// Notes that a candidate failed in a slot.

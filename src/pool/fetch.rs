@@ -13,6 +13,7 @@ use crate::names::Interface;
 use crate::observation::{ListQuestion, ListReading, ListVia, Question, Validators};
 use crate::policy::pool::Tool;
 use crate::time::Moment;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A refusal doubles the wait, at most so often: sixteen times 15 minutes is four hours.
@@ -27,7 +28,7 @@ pub(super) enum Fetched {
     /// A list.
     List {
         /// Its usable entries.
-        candidates: Vec<Candidate>,
+        candidates: Arc<Vec<Candidate>>,
         /// Its unusable ones.
         rejected: Vec<Rejected>,
         /// What tells it from a newer one.
@@ -187,7 +188,7 @@ impl Turn<'_> {
             known: pool
                 .filter(|pool| !pool.candidates.is_empty())
                 .and_then(|pool| pool.validators.clone()),
-            have: pool.map(|pool| pool.candidates.clone()).unwrap_or_default(),
+            have: pool.map(|pool| Arc::clone(&pool.candidates)).unwrap_or_default(),
         })));
         Fetched::Pending
     }

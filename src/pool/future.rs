@@ -111,16 +111,15 @@ pub(super) fn cuts(policy: &PoolPolicy, old: Option<&PoolState>, new: &PoolState
             cuts.push(Cut::Unmarked(IpNet::V4(*net)));
         }
     }
+    let (hosts_old, hosts_new) = (hosts(old), hosts(new));
     for (index, interface) in (0..).zip(&policy.slots.interfaces) {
-        let hosts = |state: &PoolState| {
-            state.egress.values().any(|egress| *egress == Egress::Slot(interface.clone()))
-        };
-        let stopped = !new.serves(interface) && hosts(old) && !hosts(new);
+        let hosted = hosts_old.contains(interface);
+        let stopped = !new.serves(interface) && hosted && !hosts_new.contains(interface);
         // With no slot serving its clients had stayed; their flows bear the dead endpoint's address.
         let endpoint = |state: &PoolState| {
             state.slots.get(interface).and_then(Slot::candidate).map(Candidate::endpoint)
         };
-        let replaced = !old.serves(interface) && hosts(old) && endpoint(old) != endpoint(new);
+        let replaced = !old.serves(interface) && hosted && endpoint(old) != endpoint(new);
         if (stopped || replaced) && policy.routing.cut == CutPolicy::Dead {
             cuts.push(Cut::Marked(policy.mark(index)));
         }
@@ -130,6 +129,15 @@ pub(super) fn cuts(policy: &PoolPolicy, old: Option<&PoolState>, new: &PoolState
         cuts.push(Cut::Marked(policy.direct_mark()));
     }
     cuts
+}
+
+/// Slots that some client leaves by.
+fn hosts(state: &PoolState) -> BTreeSet<&Interface> {
+    let slots = state.egress.values().filter_map(|egress| match egress {
+        Egress::Slot(slot) => Some(slot),
+        Egress::Direct | Egress::None => None,
+    });
+    slots.collect()
 }
 
 /// Whom a change concerns.
@@ -144,12 +152,13 @@ impl<'a> Touched<'a> {
     /// The moved clients, as many as are checked, and one client of each slot with another endpoint.
     fn clients(&self, state: &'a PoolState) -> Vec<(&'a ClientKey, &'a Egress)> {
         let mut clients: Vec<_> = self.moved.iter().take(CHECKED_CLIENTS).copied().collect();
-        for slot in self.loaded {
-            let on_it = |(_, egress): &(_, &Egress)| **egress == Egress::Slot(slot.clone());
-            if !clients.iter().any(on_it) {
-                clients.extend(state.egress.iter().find(|entry| on_it(entry)));
-            }
+        let checked: BTreeSet<&Egress> = clients.iter().map(|(_, egress)| *egress).collect();
+        let mut first: BTreeMap<&Egress, (&ClientKey, &Egress)> = BTreeMap::new();
+        for entry in state.egress.iter().filter(|(_, egress)| !checked.contains(egress)) {
+            first.entry(entry.1).or_insert(entry);
         }
+        let loaded = self.loaded.iter().map(|slot| Egress::Slot(slot.clone()));
+        clients.extend(loaded.filter_map(|egress| first.get(&egress)));
         clients
     }
 }

@@ -246,7 +246,13 @@ pub fn nft_layout(
     state: &PoolState,
     surroundings: &Surroundings,
 ) -> Layout {
-    let mark = |key: &ClientKey| state.egress.get(key).and_then(|egress| mark_of(policy, egress));
+    let marks: BTreeMap<&Interface, Mark> =
+        (0..).zip(&policy.slots.interfaces).map(|(n, slot)| (slot, policy.mark(n))).collect();
+    let mark = |key: &ClientKey| match state.egress.get(key)? {
+        Egress::Slot(slot) => marks.get(slot).copied(),
+        Egress::Direct => Some(policy.direct_mark()),
+        Egress::None => None,
+    };
     let mut placement = BTreeMap::new();
     let mut spread = BTreeMap::new();
     let mut users = BTreeMap::new();

@@ -27,6 +27,7 @@ mod spread;
 pub mod standby;
 pub mod state;
 pub mod status;
+mod taken;
 mod tally;
 mod testing;
 mod turn;

@@ -6,7 +6,7 @@
 use super::state::Egress;
 use crate::names::Interface;
 use crate::policy::ClientKey;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Gives each client without a home one, the least loaded slot, the lowest first. Homes that are no
 /// slots any more and clients that are no more are forgotten.
@@ -16,29 +16,15 @@ pub fn homes(
     slots: &[Interface],
     known: &BTreeMap<ClientKey, Interface>,
 ) -> BTreeMap<ClientKey, Interface> {
+    let are_slots: BTreeSet<&Interface> = slots.iter().collect();
     let mut homes: BTreeMap<ClientKey, Interface> = clients
         .iter()
         .filter_map(|client| {
-            let home = known.get(client).filter(|home| slots.contains(home))?;
+            let home = known.get(client).filter(|home| are_slots.contains(home))?;
             Some((client.clone(), home.clone()))
         })
         .collect();
-    let mut load: BTreeMap<&Interface, usize> = slots.iter().map(|slot| (slot, 0)).collect();
-    for home in homes.values() {
-        if let Some(n) = load.get_mut(home) {
-            *n += 1;
-        }
-    }
-    for client in clients {
-        if !homes.contains_key(client)
-            && let Some(slot) = least(slots, &load)
-        {
-            homes.insert(client.clone(), slot.clone());
-            if let Some(n) = load.get_mut(slot) {
-                *n += 1;
-            }
-        }
-    }
+    fill(clients, slots, &mut homes);
     homes
 }
 
@@ -58,41 +44,43 @@ pub fn place(
             .map(|client| (client.clone(), now.get(client).cloned().unwrap_or(Egress::None)))
             .collect();
     }
+    let are_serving: BTreeSet<&Interface> = serving.iter().collect();
     let mut placed: BTreeMap<ClientKey, Interface> = BTreeMap::new();
     for client in clients {
-        let home = homes.get(client).filter(|home| serving.contains(home));
+        let home = homes.get(client).filter(|home| are_serving.contains(home));
         let host = match now.get(client) {
-            Some(Egress::Slot(slot)) if serving.contains(slot) => Some(slot),
+            Some(Egress::Slot(slot)) if are_serving.contains(slot) => Some(slot),
             Some(Egress::Slot(_) | Egress::Direct | Egress::None) | None => None,
         };
         if let Some(slot) = home.or(host) {
             placed.insert(client.clone(), slot.clone());
         }
     }
+    let ordered: Vec<Interface> =
+        slots.iter().filter(|slot| are_serving.contains(slot)).cloned().collect();
+    fill(clients, &ordered, &mut placed);
+    placed.into_iter().map(|(client, slot)| (client, Egress::Slot(slot))).collect()
+}
+
+/// Gives each client that has none the least loaded of `slots`, the first of them on a tie.
+fn fill(clients: &[ClientKey], slots: &[Interface], placed: &mut BTreeMap<ClientKey, Interface>) {
     let mut load: BTreeMap<&Interface, usize> = slots.iter().map(|slot| (slot, 0)).collect();
     for slot in placed.values() {
         if let Some(n) = load.get_mut(slot) {
             *n += 1;
         }
     }
-    let ordered: Vec<Interface> =
-        slots.iter().filter(|slot| serving.contains(slot)).cloned().collect();
+    // The least loaded comes first, so that each client costs no search among all slots.
+    let mut queue: BTreeSet<(usize, usize, &Interface)> =
+        (0..).zip(slots).map(|(n, slot)| (load.get(slot).copied().unwrap_or(0), n, slot)).collect();
     for client in clients {
         if !placed.contains_key(client)
-            && let Some(slot) = least(&ordered, &load)
+            && let Some((load, n, slot)) = queue.pop_first()
         {
             placed.insert(client.clone(), slot.clone());
-            if let Some(n) = load.get_mut(slot) {
-                *n += 1;
-            }
+            queue.insert((load.saturating_add(1), n, slot));
         }
     }
-    placed.into_iter().map(|(client, slot)| (client, Egress::Slot(slot))).collect()
-}
-
-/// The least loaded of `slots`, the first of them on a tie.
-fn least<'a>(slots: &'a [Interface], load: &BTreeMap<&Interface, usize>) -> Option<&'a Interface> {
-    slots.iter().min_by_key(|slot| load.get(slot).copied().unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -3,15 +3,18 @@
 //! **Invariant:** the old pool outlives the proof of the new one, and a serving endpoint that is in
 //! the new list and passed is not touched.
 
-use super::candidate::{Candidate, List, Rejected, Tested};
+use super::candidate::{Candidate, EndpointId, List, Rejected, Tested};
 use super::fetch::Fetched;
 use super::reason::Reason;
 use super::spread::least_shared;
 use super::state::{Bootstrap, Content, Mode, ShortList, Slot, is_later};
+use super::taken::Taken;
 use super::testing::is_same;
 use super::turn::Turn;
 use crate::names::Interface;
 use crate::observation::Validators;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The same list so often is believed, however short it is.
@@ -82,8 +85,8 @@ impl Turn<'_> {
     fn last_pool(&self) -> Option<List> {
         let allowed = self.state.mode.is_direct() && self.policy.params.exit_direct_from_cache;
         let pool = self.state.pool.as_ref().filter(|_| allowed)?;
-        let mut candidates = pool.candidates.clone();
-        candidates.retain(|candidate| !self.state.is_quarantined(candidate));
+        let usable = pool.candidates.iter().filter(|listed| !self.state.is_quarantined(listed));
+        let candidates: Vec<Candidate> = usable.cloned().collect();
         (!candidates.is_empty())
             .then(|| List::new(pool.generation, pool.fetched_at.clone(), candidates))
     }
@@ -114,7 +117,7 @@ impl Turn<'_> {
                 self.state.fresh = Some(short);
             }
             if let Some(fresh) = &mut self.state.fresh {
-                fresh.tested.clear();
+                fresh.tested = Arc::default();
                 fresh.struck.clear();
             }
             return;
@@ -129,21 +132,27 @@ impl Turn<'_> {
 
     /// What passed joins the reserve of this generation and so leaves quarantine.
     fn join(&mut self, fresh: &List) {
-        let good: Vec<Candidate> = self.state.good(fresh).into_iter().cloned().collect();
-        for candidate in good {
-            let endpoint = candidate.endpoint();
-            self.state.quarantine.remove(&endpoint);
-            let Some(pool) = &mut self.state.pool else { continue };
-            pool.candidates.retain(|old| old.endpoint() != endpoint && old.name != candidate.name);
+        let mut endpoints: BTreeSet<EndpointId> = BTreeSet::new();
+        let good = self.state.good(fresh).into_iter();
+        let good: Vec<Candidate> =
+            good.filter(|candidate| endpoints.insert(candidate.endpoint())).cloned().collect();
+        self.state.quarantine.retain(|endpoint, _| !endpoints.contains(endpoint));
+        let Some(pool) = &mut self.state.pool else { return };
+        let names: BTreeSet<&str> = good.iter().map(|candidate| candidate.name.as_str()).collect();
+        let candidates = Arc::make_mut(&mut pool.candidates);
+        candidates.retain(|old| {
+            !names.contains(old.name.as_str()) && !endpoints.contains(&old.endpoint())
+        });
+        for candidate in &good {
             pool.struck.remove(&candidate.name);
             if let Some(struck) = fresh.struck.get(&candidate.name) {
                 pool.struck.insert(candidate.name.clone(), *struck);
             }
             if let Some(tested) = fresh.tested.get(&candidate.name) {
-                pool.tested.insert(candidate.name.clone(), tested.clone());
+                pool.note(candidate.name.clone(), tested.clone());
             }
-            pool.candidates.push(candidate);
         }
+        Arc::make_mut(&mut pool.candidates).extend(good);
     }
 
     /// Fetches the list and tests it, as far as this step goes.
@@ -171,7 +180,7 @@ impl Turn<'_> {
     /// Judges a list that came, and begins to test it.
     fn take_list(
         &mut self,
-        candidates: Vec<Candidate>,
+        candidates: Arc<Vec<Candidate>>,
         rejected: &[Rejected],
         validators: Option<Validators>,
     ) -> Progress {
@@ -232,18 +241,18 @@ impl Turn<'_> {
         }
         let Some(fresh) = self.state.fresh.clone() else { return };
         let loadable = self.loadable(&fresh);
+        let (listed, active) = (loadable.iter().collect::<Taken<'_>>(), self.state.active());
         let kept = |slot: &Interface| {
             let slot_of = self.state.slots.get(slot);
             let active = slot_of.and_then(Slot::candidate);
             // A lent slot that answers is of the new set too, if its endpoint is listed.
             let lent = slot_of.is_some_and(|slot| matches!(slot.content, Content::Lent(_)));
             (self.state.serves(slot) || (lent && self.answers(slot)))
-                && active.is_some_and(|active| loadable.iter().any(|c| is_same(c, active)))
+                && active.is_some_and(|active| listed.holds(active))
         };
         let (keeps, rest): (Vec<Interface>, Vec<Interface>) =
             self.slots().iter().cloned().partition(kept);
-        let mut free =
-            loadable.iter().filter(|c| !self.state.is_active(c)).cloned().collect::<Vec<_>>();
+        let mut free = loadable.iter().filter(|c| !active.holds(c)).cloned().collect::<Vec<_>>();
         let wanted = if self.state.mode.is_direct() {
             self.policy.min_slots_to_exit_direct()
         } else if self.state.proven {

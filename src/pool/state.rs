@@ -5,6 +5,7 @@
 use super::candidate::{Candidate, EndpointId, List, Tested};
 pub use super::slot::{Content, Slot, Verdict};
 use super::standby::Standby;
+use super::taken::Taken;
 use super::wish::Wish;
 use crate::names::Interface;
 use crate::policy::ClientKey;
@@ -316,13 +317,22 @@ impl PoolState {
             .any(|active| active.same_endpoint(candidate))
     }
 
+    /// Everything that is up in a slot, or is the standby's: what [`Self::is_active`] says of one,
+    /// for asking it of many.
+    pub(super) fn active(&self) -> Taken<'_> {
+        let standby = self.standby.iter().filter(|standby| standby.up || standby.reserves);
+        let standby = standby.filter_map(|standby| standby.candidate.as_ref());
+        self.slots.values().filter_map(Slot::candidate).chain(standby).collect()
+    }
+
     /// Tested candidates of this generation, neither active nor quarantined, the best first.
     #[must_use]
     pub fn reserve(&self) -> Vec<&Candidate> {
+        let active = self.active();
         self.pool
             .iter()
             .flat_map(List::passed)
-            .filter(|candidate| !self.is_active(candidate) && !self.is_quarantined(candidate))
+            .filter(|candidate| !active.holds(candidate) && !self.is_quarantined(candidate))
             .collect()
     }
 
@@ -354,7 +364,7 @@ impl PoolState {
     pub fn generations(&self) -> BTreeSet<u32> {
         let slots = self.slots.values().filter_map(Slot::candidate);
         let all = || self.pool.iter().chain(&self.fresh).chain(&self.short);
-        let lists = all().flat_map(|list| &list.candidates);
+        let lists = all().flat_map(|list| list.candidates.iter());
         let folders = all().map(|list| list.generation);
         let standby = self.standby.iter().filter_map(|standby| standby.candidate.as_ref());
         slots

@@ -10,6 +10,7 @@ use super::layout;
 use super::reason::Reason;
 use super::refresh::Progress;
 use super::state::{Content, Slot};
+use super::taken::Taken;
 use super::turn::Turn;
 use crate::names::Interface;
 use crate::observation::{Question, TrialResult};
@@ -36,7 +37,7 @@ impl Turn<'_> {
                 }
             };
             if fresh.candidates.iter().any(|listed| listed.config == trial.config) {
-                fresh.tested.insert(trial.name.clone(), tested);
+                fresh.note(trial.name.clone(), tested);
             }
         }
         if let Some(why) = trouble {
@@ -63,6 +64,9 @@ impl Turn<'_> {
 
     /// An endpoint that is up in a slot is tested by that slot's own probe.
     fn test_by_slots(&self, fresh: &mut List) {
+        let active = self.state.active();
+        let listed: Vec<Candidate> =
+            fresh.candidates.iter().filter(|listed| active.holds(listed)).cloned().collect();
         for interface in self.slots() {
             let Some(active) = self.state.slots.get(interface).and_then(Slot::candidate) else {
                 continue;
@@ -79,11 +83,8 @@ impl Turn<'_> {
                 }
                 Some(Health::Unknown(_)) | None => continue,
             };
-            let same = |candidate: &&Candidate| is_same(candidate, active);
-            let names: Vec<String> =
-                fresh.candidates.iter().filter(same).map(|c| c.name.clone()).collect();
-            for name in names {
-                fresh.tested.insert(name, tested.clone());
+            for listed in listed.iter().filter(|listed| is_same(listed, active)) {
+                fresh.note(listed.name.clone(), tested.clone());
             }
         }
     }
@@ -91,14 +92,14 @@ impl Turn<'_> {
     /// Whether a slot that serves has a listed endpoint in it of which nothing could be said yet, as
     /// while it is being mended: the list would seem to have nothing for it.
     fn awaits_a_slot(&self, fresh: &List) -> bool {
-        self.slots().iter().any(|interface| {
-            let active = self.state.slots.get(interface).and_then(Slot::candidate);
-            self.is_unjudged(interface)
-                && self.state.serves(interface)
-                && active.is_some_and(|active| {
-                    fresh.untested().into_iter().any(|listed| is_same(listed, active))
-                })
-        })
+        let unjudged = self
+            .slots()
+            .iter()
+            .filter(|interface| self.is_unjudged(interface) && self.state.serves(interface));
+        let unjudged: Taken<'_> = unjudged
+            .filter_map(|interface| self.state.slots.get(interface).and_then(Slot::candidate))
+            .collect();
+        fresh.untested().into_iter().any(|listed| unjudged.holds(listed))
     }
 
     pub(super) fn is_lent(&self, interface: &Interface) -> bool {
@@ -147,23 +148,24 @@ impl Turn<'_> {
             for candidate in &batch {
                 let why = format!("no address of {} is known", candidate.host);
                 let tested = Tested::Failed { at: self.now.clone(), why };
-                fresh.tested.insert(candidate.name.clone(), tested);
+                fresh.note(candidate.name.clone(), tested);
             }
         }
     }
 
     /// What has passed and was not struck, one for each endpoint and pair of keys, the best first.
     pub(super) fn loadable(&self, fresh: &List) -> Vec<Candidate> {
-        let mut loadable: Vec<Candidate> = Vec::new();
+        let (mut loadable, mut taken) = (Vec::new(), Taken::default());
         for candidate in self.state.good(fresh) {
             if !fresh.struck.contains_key(&candidate.name)
                 && layout::endpoint_of(&self.state, candidate).is_some()
-                && !loadable.iter().any(|other| is_same(other, candidate))
+                && !taken.holds(candidate)
             {
-                loadable.push(candidate.clone());
+                taken.take(candidate);
+                loadable.push(candidate);
             }
         }
-        loadable
+        loadable.into_iter().cloned().collect()
     }
 }
 

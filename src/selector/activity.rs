@@ -146,11 +146,7 @@ mod tests {
 
     fn measure(second: u64, received: u64, elsewhere: &[(&str, u64)]) -> Measure {
         Measure {
-            at: Moment {
-                at: jiff::Timestamp::UNIX_EPOCH,
-                boot: "b".to_owned(),
-                up_ms: second * 1_000,
-            },
+            at: Moment { at: jiff::Timestamp::UNIX_EPOCH, boot: "b".into(), up_ms: second * 1_000 },
             life: Life { process: None, totals: Some((received, 0)) },
             received,
             elsewhere: elsewhere.iter().map(|(id, n)| ((*id).to_owned(), *n)).collect(),

@@ -172,7 +172,7 @@ impl Lab {
             last_modified: None,
             of: "here".to_owned(),
         });
-        ListReading::Listed { candidates, rejected, validators }
+        ListReading::Listed { candidates: candidates.into(), rejected, validators }
     }
 
     /// Puts the files of a list into the pool.

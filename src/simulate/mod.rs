@@ -286,7 +286,7 @@ impl Lab {
             countries: BTreeMap::new(),
             blind: false,
             resolver: true,
-            now: Moment { at: BEGINNING, boot: "boot 1".to_owned(), up_ms: UP_MS },
+            now: Moment { at: BEGINNING, boot: "boot 1".into(), up_ms: UP_MS },
             trial_sec: 0,
             strangers: BTreeSet::new(),
             fail_at: None,
@@ -326,7 +326,7 @@ impl Lab {
             listing: Some(text.clone()),
         });
         let boots = self.now.boot.rsplit(' ').next().and_then(|n| n.parse::<u32>().ok());
-        self.now.boot = format!("boot {}", boots.unwrap_or(1).saturating_add(1));
+        self.now.boot = format!("boot {}", boots.unwrap_or(1).saturating_add(1)).into();
         self.now.up_ms = 0;
     }
 

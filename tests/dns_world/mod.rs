@@ -173,7 +173,7 @@ impl Lab {
             paused: false,
             now: Moment {
                 at: "2026-11-30T12:00:00Z".parse().unwrap(),
-                boot: "a".to_owned(),
+                boot: "a".into(),
                 up_ms: 1_000_000,
             },
             online: Online::Yes,

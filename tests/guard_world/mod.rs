@@ -96,7 +96,7 @@ impl World {
     pub fn new() -> Self {
         let at = "2026-03-01T12:00:00Z".parse().expect("a time");
         Self {
-            now: Moment { at, boot: "boot".to_owned(), up_ms: 1_000_000 },
+            now: Moment { at, boot: "boot".into(), up_ms: 1_000_000 },
             core_up: true,
             keeps: false,
             began: 1,

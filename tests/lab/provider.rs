@@ -30,6 +30,10 @@ impl Keys {
         let mut seed = [0x5a_u8; 32];
         seed[8] = u8::from(server);
         seed[9] = u8::try_from(k).expect("there are few endpoints");
+        Self::of(seed)
+    }
+
+    fn of(seed: [u8; 32]) -> Self {
         let secret = StaticSecret::from(seed);
         let public = PublicKey::from(&secret);
         Self {
@@ -60,6 +64,16 @@ pub fn config(k: usize) -> String {
         names::endpoint(k),
         names::port(k),
     )
+}
+
+/// The wg-quick file of a server that is not there, at the address of endpoint `at`; each has a key and a port of its own.
+pub fn dead(n: usize, at: usize) -> String {
+    let mut seed = [0x77_u8; 32];
+    seed[..8].copy_from_slice(&n.to_be_bytes());
+    let own = names::port(at);
+    config(at)
+        .replace(&Keys::server(at).public, &Keys::of(seed).public)
+        .replace(&format!(":{own}\n"), &format!(":{}\n", 30_000 + n))
 }
 
 /// What `wg setconf` reads for endpoint `k`: the same without the keys of wg-quick.

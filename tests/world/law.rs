@@ -22,7 +22,7 @@ fn list_key(state: &PoolState, list: Option<&List>) -> String {
     let Some(list) = list else { return "none".to_owned() };
     let good: BTreeSet<_> = state.good(list).iter().map(|c| c.name.clone()).collect();
     let mut entries: Vec<String> = Vec::new();
-    for candidate in &list.candidates {
+    for candidate in list.candidates.iter() {
         let tested = match list.tested.get(&candidate.name) {
             Some(Tested::Passed { .. }) if good.contains(&candidate.name) => 'p',
             Some(Tested::Passed { .. }) => 'q',

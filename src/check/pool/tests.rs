@@ -10,6 +10,7 @@ use crate::policy::Policy;
 use crate::record::Record;
 use serde_json::{Value, json};
 use std::path::Path;
+use std::sync::Arc;
 
 /// As `ip -N -j -d addr show` prints them.
 fn machine_with_links() -> Machine {
@@ -178,7 +179,8 @@ fn a_list_that_is_short_spoilt_or_missing_is_told() {
                 .collect();
         })
     };
-    let empty = || ListReading::Listed { candidates: vec![], rejected: vec![], validators: None };
+    let empty =
+        || ListReading::Listed { candidates: Arc::default(), rejected: vec![], validators: None };
     assert_eq!(told(empty(), &[]), ["pool-small"]);
     assert_eq!(
         told(empty(), &[("a", "x"), ("b", "y")]),

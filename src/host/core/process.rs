@@ -41,7 +41,7 @@ pub(super) fn of(control: &Control, known: Option<&Process>) -> Option<Process> 
     let all = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let pid = known.map(|process| process.pid).into_iter().chain(all).find(holds)?;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    Some(Process { boot: clock::now().ok()?.boot, pid, began: began(&stat)? })
+    Some(Process { boot: clock::now().ok()?.boot.as_ref().to_owned(), pid, began: began(&stat)? })
 }
 
 /// The texts of a core's configuration, where `sources` finds it in its arguments.

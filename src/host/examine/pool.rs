@@ -19,6 +19,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The kernel answers at once.
@@ -154,7 +155,7 @@ pub fn listed(policy: &PoolPolicy, folder: &Path) -> Option<ListReading> {
         via: None,
         names: BTreeMap::new(),
         known: None,
-        have: Vec::new(),
+        have: Arc::default(),
     };
     Some(provider::list(&question, folder, false))
 }

@@ -34,6 +34,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::num::NonZeroU16;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The most that is read of a list, packed or not. The largest known, of some 8,000 servers with
 /// all their properties, has 20 MB.
@@ -172,7 +173,7 @@ fn taken(
     }
     let (candidates, mut rejected) = listing.finish(may_write.then_some(folder))?;
     rejected.extend(notes);
-    Ok(ListReading::Listed { candidates, rejected, validators })
+    Ok(ListReading::Listed { candidates: candidates.into(), rejected, validators })
 }
 
 /// The candidates whose files are still in the pool below `folder`, the newest list first. What
@@ -199,10 +200,10 @@ pub fn stored(folder: &Path) -> Vec<Candidate> {
             via: None,
             names: BTreeMap::new(),
             known: None,
-            have: Vec::new(),
+            have: Arc::default(),
         };
         if let ListReading::Listed { candidates: found, .. } = list(&question, folder, false) {
-            candidates.extend(found);
+            candidates.extend(Arc::unwrap_or_clone(found));
         }
     }
     candidates

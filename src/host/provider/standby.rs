@@ -14,6 +14,7 @@ use crate::policy::provider::{Directory, Place, Provider, Wanted};
 use crate::pool::candidate::{Candidate, STANDBY_GENERATION};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 /// So much of a hash tells one content of the file from another.
 const TELLING: usize = 12;
@@ -42,7 +43,7 @@ pub fn standby(
         via: None,
         names: BTreeMap::new(),
         known: None,
-        have: Vec::new(),
+        have: Arc::default(),
     };
     let mut listing = Listing::new(&list);
     listing.take(Offer {
