@@ -81,7 +81,7 @@ fn good_files_become_candidates_with_files_of_their_own() {
     else {
         panic!("no list")
     };
-    assert_eq!(seen, candidates);
+    assert_eq!(*seen, candidates);
     assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
 }
 

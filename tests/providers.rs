@@ -334,7 +334,7 @@ fn what_did_not_change_is_not_sent_again() {
     let asked = server.asked();
     assert_eq!(asked[1].headers["if-modified-since"], "Mon, 30 Nov 2026 10:00:00 GMT");
     // With a file of the list gone, that it did not change is of no use.
-    question.have = stored(&bench.state());
+    question.have = stored(&bench.state()).into();
     assert_eq!(list(&question, &bench.state(), true), ListReading::Unchanged);
     let file = bench.state().join(question.have[0].config.path());
     std::fs::write(&file, "spoilt").unwrap();
@@ -388,7 +388,7 @@ fn a_long_list_is_thinned_out_evenly_and_the_same_way_each_time() {
     let mut all = entries.clone();
     all.truncate(289);
     let last = Server::saying(body(&all[280..]));
-    question.have = listed(bench.ask(&bench.http(&last))).0;
+    question.have = listed(bench.ask(&bench.http(&last))).0.into();
     assert_eq!(question.have.len(), 9);
     let (candidates, ..) = listed(list(&question, &bench.state(), true));
     assert_eq!(candidates.len(), 256);

@@ -99,7 +99,7 @@ fn each_server_is_asked_for_once_and_then_kept() {
         let keys: BTreeSet<String> = candidates.iter().map(|c| c.ends.own.to_string()).collect();
         assert_eq!(keys.len(), 3, "each has its own key");
         assert_eq!(configs(&site), 3);
-        question.have = candidates.clone();
+        question.have = candidates.clone().into();
         question.generation = 4;
         let (again, ..) = listed(list(&question, &bench.state(), true));
         assert_eq!(configs(&site), 3, "nothing changed");
@@ -107,13 +107,13 @@ fn each_server_is_asked_for_once_and_then_kept() {
         assert_eq!(again[0].config.generation, 4);
         assert!(bench.state().join(again[0].config.path()).exists());
         // One was left out for failing, and the file of another is gone.
-        question.have = again[..2].to_vec();
+        question.have = again[..2].to_vec().into();
         std::fs::remove_file(bench.state().join(again[0].config.path())).unwrap();
         question.generation = 5;
         let (all, ..) = listed(list(&question, &bench.state(), true));
         assert_eq!((all.len(), configs(&site)), (3, 5));
         // Another file lies where the first one was.
-        question.have = all;
+        question.have = all.into();
         let path = |at: usize| bench.state().join(question.have[at].config.path());
         std::fs::copy(path(1), path(0)).unwrap();
         question.generation = 6;
@@ -136,12 +136,12 @@ fn a_refresh_asks_for_a_batch_and_the_next_goes_on() {
     assert_eq!((candidates.len(), configs(&site)), (4, 4));
     assert_eq!(rejected[0].name, "(5 more)");
     assert_eq!(rejected[0].why, "are asked for in the next refresh");
-    question.have = candidates;
+    question.have = candidates.into();
     question.wanted.country = vec!["NL".to_owned()];
     let (candidates, rejected, _) = listed(list(&question, &bench.state(), true));
     assert_eq!((candidates.len(), configs(&site)), (8, 8));
     assert_eq!(rejected[0].name, "(1 more)");
-    question.have = candidates;
+    question.have = candidates.into();
     let (candidates, rejected, _) = listed(list(&question, &bench.state(), true));
     assert_eq!((candidates.len(), configs(&site), rejected.len()), (9, 9, 0));
     // Only what is wanted is asked for.

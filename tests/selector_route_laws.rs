@@ -278,7 +278,7 @@ impl<'a> Play<'a> {
     fn new(policy: &'a SelectorPolicy) -> Self {
         let at = "2026-03-01T12:00:00Z".parse().unwrap();
         let world = World {
-            now: Moment { at, boot: "first".to_owned(), up_ms: 1_000_000 },
+            now: Moment { at, boot: "first".into(), up_ms: 1_000_000 },
             kernel: Kernel::default(),
             there: [true; 2],
             in_the_way: false,
@@ -442,7 +442,7 @@ fn follows(play: &mut Play<'_>, event: Event) -> Option<Step> {
         Event::Reboot => {
             world.kernel = Kernel::default();
             world.received = [10; 2];
-            world.now.boot.push('x');
+            world.now.boot = format!("{}x", world.now.boot).into();
             world.now.up_ms = 20_000;
         }
         Event::Takes(500) => world.kernel.rules.retain(|rule| rule.priority != 500),

@@ -204,7 +204,8 @@ impl Bench {
         match question {
             Question::Kernel(_) => Reading::Kernel(Box::new(self.kernel())),
             Question::Names(_) => Reading::Names(BTreeMap::new()),
-            other @ (Question::Standby(_)
+            other @ (Question::Carried(_)
+            | Question::Standby(_)
             | Question::Core(_)
             | Question::Delays(_)
             | Question::Nodes(_)

@@ -107,7 +107,7 @@ impl World {
             (hop.group.clone(), all.clone(), all[0].clone())
         };
         Self {
-            now: Moment { at, boot: "boot".to_owned(), up_ms: 1_000_000 },
+            now: Moment { at, boot: "boot".into(), up_ms: 1_000_000 },
             core_up: true,
             keeps: false,
             began: 1,

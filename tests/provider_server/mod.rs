@@ -217,7 +217,7 @@ impl Bench {
             via: None,
             names: BTreeMap::new(),
             known: None,
-            have: std::sync::Arc::default(),
+            have: Arc::default(),
         }
     }
 
@@ -255,7 +255,7 @@ pub(crate) fn listed(reading: ListReading) -> Listed {
                 assert!(!text.chars().any(|c| c.is_control() || c == '\u{202e}'), "{text:?}");
                 assert!(!text.contains(&private(1).reveal()), "{text:?} shows a key");
             }
-            (std::sync::Arc::unwrap_or_clone(candidates), rejected, validators)
+            (Arc::unwrap_or_clone(candidates), rejected, validators)
         }
         other @ (ListReading::Unchanged | ListReading::Unavailable { .. }) => panic!("{other:?}"),
     }
