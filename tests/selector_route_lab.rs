@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(60);
 /// What is left of a policy's when nothing was made or all was removed.
 const UNTOUCHED: &str =
-    "eth0 rp_filter 1\neth0 src_valid_mark 0\neth2 rp_filter 1\neth2 src_valid_mark 0\n";
+    "eth0 rp_filter 1\neth0 src_valid_mark 0\neth2 rp_filter 1\neth2 src_valid_mark 0";
 /// The gateway's address on the second uplink.
 const SECOND: &str = "10.200.0.2";
 
@@ -124,21 +124,20 @@ impl Office {
     /// What is there of the policy's in the kernel.
     fn kernel(&self) -> String {
         let gw = self.lab.gw();
-        let mut all = gw.ip("-N route show table all proto 201");
-        for rule in gw.ip("-N rule list").lines().filter(|rule| rule.starts_with("50")) {
-            all += &format!("{rule}\n");
-        }
-        for line in gw.nft("list tables").lines().filter(|line| line.contains("egressctl")) {
-            all += &format!("{line}\n");
-        }
+        let mut all = vec![gw.ip("-N route show table all proto 201")];
+        let rules = gw.ip("-N rule list");
+        all.extend(rules.lines().filter(|rule| rule.starts_with("50")).map(str::to_owned));
+        let tables = gw.nft("list tables");
+        all.extend(tables.lines().filter(|line| line.contains("egressctl")).map(str::to_owned));
         for device in ["eth0", "eth2"] {
             for key in ["rp_filter", "src_valid_mark"] {
                 let path = format!("/proc/sys/net/ipv4/conf/{device}/{key}");
                 let value = gw.space().inside(|| fs::read_to_string(&path).unwrap_or_default());
-                all += &format!("{device} {key} {}\n", value.trim());
+                all.push(format!("{device} {key} {}", value.trim()));
             }
         }
-        all
+        all.retain(|line| !line.is_empty());
+        all.join("\n")
     }
 
     /// A step in which one command of `ip` fails: that which holds these words.

@@ -430,7 +430,7 @@ fn follows(play: &mut Play<'_>, event: Event) -> Option<Step> {
         }
         Event::Turns(both, again) => (world.answers, world.again) = (both, again),
         Event::Burst(both) => {
-            (world.answers, world.again, world.sample_rate) = (both, both, 50_000)
+            (world.answers, world.again, world.sample_rate) = (both, both, 50_000);
         }
         Event::Fails(both) => (world.answers, world.again, world.fails) = (both, both, true),
         Event::WanDown => world.wan = false,
