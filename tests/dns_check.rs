@@ -212,8 +212,8 @@ fn more_requests_than_the_provider_takes_are_found_before_it_refuses_them() {
             .collect();
         lab
     };
-    assert_eq!(found(&lab("example.org", 100)), []);
-    one(&lab("example.org", 101), "api-rate", "1010 requests", "give the zone by its id");
+    assert_eq!(found(&lab("example.org", 199)), []);
+    one(&lab("example.org", 200), "api-rate", "1005 requests", "\"check_interval_sec\": 61");
     assert_eq!(found(&lab("023e105f4ecef8ad9ca31a8372d0c353", 200)), []);
     one(
         &lab("023e105f4ecef8ad9ca31a8372d0c353", 201),

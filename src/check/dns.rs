@@ -134,17 +134,15 @@ fn least_ttl(policy: &DnsPolicy) -> u64 {
 /// Whether looking at records alone is more than the provider takes.
 fn rate(policy: &DnsPolicy) -> Option<Finding> {
     let Driver::Cloudflare(Cloudflare { .. }) = &policy.driver else { return None };
-    let each = if policy.driver.is_by_name() { 2 } else { 1 };
     let hosts = u64::try_from(policy.hosts.len()).unwrap_or(u64::MAX);
-    let a_round = hosts.saturating_mul(each);
+    let a_round = hosts.saturating_add(u64::from(policy.driver.is_by_name()));
     let in_window = a_round.saturating_mul(API_WINDOW_SEC) / seconds(policy).max(1);
     (in_window > API_REQUESTS).then(|| {
         let least = a_round.saturating_mul(API_WINDOW_SEC).div_ceil(API_REQUESTS);
-        let by_id = if each == 2 { "give the zone by its id, or " } else { "" };
         Finding::new(
             Code::ApiRate,
             format!("{in_window} requests in five minutes look at records alone"),
-            format!("{by_id}write \"check_interval_sec\": {least} into params"),
+            format!("write \"check_interval_sec\": {least} into params"),
         )
     })
 }

@@ -3,6 +3,7 @@
 //! **Invariant:** an answer counts as done only where it says so itself, whatever its status is;
 //! nothing but content and TTL of a record is changed; an id is never older than the run.
 
+use super::zones;
 use crate::dns::name::HostName;
 use crate::dns::record::{Record, RecordSet, ZoneKey};
 use crate::host::http::{self, Answer, Ask, Parcel, Verb, Via};
@@ -178,12 +179,20 @@ impl Account<'_> {
         Ok(())
     }
 
-    /// The zone's id, looked up where the policy names it. The API may find other zones by a name.
+    /// The zone's id, looked up once a run where the policy names it.
     fn zone_id(&self) -> Result<String, Refusal> {
-        let name = match self.zone {
-            ZoneKey::Id(id) => return Ok(id.clone()),
-            ZoneKey::Name(name) => name,
-        };
+        match self.zone {
+            ZoneKey::Id(id) => Ok(id.clone()),
+            ZoneKey::Name(name) => {
+                let api = self.api.as_str().to_owned();
+                let key = (api, name.to_string(), self.token_file.to_owned());
+                zones::id_of(key, || self.look_up(name))
+            }
+        }
+    }
+
+    /// The id of a zone by its name. The API may find other zones by that.
+    fn look_up(&self, name: &HostName) -> Result<String, Refusal> {
         let found: Vec<ZoneEntry> = self.all(&format!("/zones?name={name}"))?;
         let same = found.into_iter().find(|zone| zone.name.eq_ignore_ascii_case(name.as_str()));
         let zone = same.ok_or_else(|| {

@@ -6,6 +6,7 @@
 mod cloudflare;
 mod message;
 mod rfc2136;
+mod zones;
 
 use super::setting::Refusal;
 use crate::dns::name::HostName;
