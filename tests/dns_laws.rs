@@ -461,7 +461,7 @@ fn two_nodes_are_lawful_whatever_happens() {
 #[test]
 fn two_nodes_are_lawful_while_they_come_and_go() {
     reaches(
-        &walk("2 nodes", &small(2), &mixes(2), most(400)),
+        &walk("2 nodes", &small(2), &mixes(2), most(300)),
         &[
             "false-alarm",
             "moved-away",
