@@ -9,6 +9,7 @@
     reason = "test code"
 )]
 
+mod walk;
 mod world;
 
 use egressctl::machine::Machine as _;
@@ -464,10 +465,11 @@ fn whatever_happens_the_laws_hold_beside_a_standby_and_a_well_world_ends_in_norm
                 let boot = [Endpoint::Alive, Endpoint::Dead][chance(&mut seed, 2)];
                 lab.set(&[BOOT], boot);
                 lab.tag = [None, Some("v1"), Some("v2")][chance(&mut seed, 3)].map(str::to_owned);
-                lab.later(world::APART);
+                lab.later(walk::canon::APART);
                 input.put(&mut lab);
+                let before = lab.clone();
                 let played = lab.step();
-                world::lawful(&lab, &input, &played);
+                walk::lawful(&before, &lab, &played);
             }
             // From here on the world is well, and the provider answers the standby alone.
             let mut well = world::inputs()[0].clone();
@@ -475,13 +477,14 @@ fn whatever_happens_the_laws_hold_beside_a_standby_and_a_well_world_ends_in_norm
             lab.standby = Ok(BOOT.to_owned());
             lab.set(&[BOOT], Endpoint::Alive);
             let mut steps = 0;
-            while lab.state().mode != Mode::Normal || world::serving(lab.state()).len() < 2 {
+            while lab.state().mode != Mode::Normal || walk::law::serving(lab.state()).len() < 2 {
                 steps += 1;
                 assert!(steps < 20, "{keep}, round {round}: not NORMAL: {:#?}", lab.state());
                 lab.later(100);
                 well.put(&mut lab);
+                let before = lab.clone();
                 let played = lab.step();
-                world::lawful(&lab, &well, &played);
+                walk::lawful(&before, &lab, &played);
             }
         }
     }

@@ -70,7 +70,7 @@ impl Lab {
     ///
     /// # Errors
     /// When the question itself would do harm.
-    pub(super) fn answer(&mut self, question: &Question) -> Result<Reading, Trouble> {
+    pub fn answer(&mut self, question: &Question) -> Result<Reading, Trouble> {
         Ok(match question {
             Question::Kernel(scope) => Reading::Kernel(Box::new(self.kernel_reading(scope))),
             Question::Names(names) => Reading::Names(

@@ -36,16 +36,6 @@ pub fn inputs() -> Vec<Input> {
     all
 }
 
-/// The same without what seldom happens: endpoints, the provider and the uplink come and go.
-pub fn few_inputs() -> Vec<Input> {
-    let all = inputs();
-    let well = all[0].clone();
-    let mut few: Vec<Input> = all.into_iter().take(8).collect();
-    few.push(Input { source: Source::Unavailable, ..well.clone() });
-    few.push(Input { uplink: Uplink::Down, ..well });
-    few
-}
-
 /// What happens beside endpoints that come and go.
 fn beside(well: &Input) -> Vec<Input> {
     use Endpoint::{Alive, Dead, SmallOnly, TrialOnly};

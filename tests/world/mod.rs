@@ -16,7 +16,6 @@
 )]
 
 mod input;
-mod law;
 mod story;
 
 use egressctl::kernel::diff::diff;
@@ -29,8 +28,7 @@ use egressctl::pool::{Pool, PoolState};
 use egressctl::simulate::Trouble;
 
 pub use egressctl::simulate::{Endpoint, Lab, Outcome, Played, Source, Uplink, same_world};
-pub use input::{Input, NAMES, few_inputs, inputs};
-pub use law::{APART, key, lawful, serving};
+pub use input::{Input, NAMES, inputs};
 pub use story::story;
 
 pub fn candidate(name: &str, generation: u32) -> Candidate {
