@@ -105,6 +105,20 @@ impl Provider {
         self.asking().is_none()
     }
 
+    /// Whether its list is read from files of this machine, which runs nothing and asks nobody.
+    #[must_use]
+    pub fn is_read_from_files(&self) -> bool {
+        match self {
+            Self::Directory(_) | Self::Gluetun(_) => self.is_local(),
+            Self::Http(_)
+            | Self::Exec(_)
+            | Self::HideMyName(_)
+            | Self::Mullvad(_)
+            | Self::Ivpn(_)
+            | Self::NordVpn(_) => false,
+        }
+    }
+
     /// Whether it must be asked through a tunnel.
     #[must_use]
     pub fn needs_tunnel(&self) -> bool {

@@ -133,16 +133,8 @@ pub fn problems(policy: &PoolPolicy) -> Vec<Rejected> {
 /// and so is what is in the network.
 #[must_use]
 pub fn listed(policy: &PoolPolicy, folder: &Path) -> Option<ListReading> {
-    match &policy.provider {
-        Provider::Directory(_) | Provider::Gluetun(_) if policy.provider.is_local() => {}
-        Provider::Directory(_)
-        | Provider::Gluetun(_)
-        | Provider::Http(_)
-        | Provider::Exec(_)
-        | Provider::HideMyName(_)
-        | Provider::Mullvad(_)
-        | Provider::Ivpn(_)
-        | Provider::NordVpn(_) => return None,
+    if !policy.provider.is_read_from_files() {
+        return None;
     }
     let question = ListQuestion {
         provider: policy.provider.clone(),
