@@ -1,9 +1,10 @@
 //! What a policy may say of a provider, and what is said of one that contradicts itself.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "test code")]
 
 use egressctl::policy::Policy;
 use egressctl::policy::provider::{Provider, SpreadBy};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 fn parsed(provider: &Value, tool: &str) -> Result<Provider, String> {
     let policy = json!({
@@ -166,4 +167,20 @@ fn what_is_wanted_stands_beside_the_provider() {
     };
     assert_eq!(policy.candidates.country, ["SE"]);
     assert_eq!(policy.candidates.spread_by, Some(SpreadBy::City));
+}
+
+#[test]
+fn each_provider_has_an_example() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/policies");
+    let mut shown = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file()
+            && let Ok(Policy::Pool(pool)) = Policy::parse(&std::fs::read_to_string(path).unwrap())
+        {
+            shown.insert(pool.provider.key());
+        }
+    }
+    let all = ["directory", "exec", "gluetun", "hidemyname", "http", "ivpn", "mullvad", "nordvpn"];
+    assert_eq!(shown, all.into());
 }

@@ -61,6 +61,8 @@ fn here(files: u8) -> Here {
         neighbours: vec![
             (ip("10.77.0.11"), "eth1".to_owned()),
             (ip("10.77.0.12"), "eth1".to_owned()),
+            // The gateway itself, as a neighbour of its other port sees it.
+            (ip("10.77.0.1"), "eth1".to_owned()),
             (ip("203.0.113.1"), "eth0".to_owned()),
             (ip("10.99.0.1"), "eth1".to_owned()),
             (ip("fe80::1"), "eth1".to_owned()),
@@ -142,6 +144,19 @@ fn guests_and_tunnels_are_no_lan() {
     let (text, _, guesses) = made(&here);
     assert_eq!(text["lan_interfaces"], json!(["eth1", "eth2"]));
     assert!(guesses.contains("docker0 left out of the LAN"), "{guesses}");
+}
+
+#[test]
+fn the_uplink_is_the_default_route_of_the_lowest_metric_and_never_a_tunnel() {
+    let mut here = here(3);
+    here.links.extend(links(&[
+        link("eth2", None, &["198.51.100.2/24"]),
+        link("wg0", Some("wireguard"), &["10.9.0.2/24"]),
+    ]));
+    let route = |device: &str, metric: u32| json!({ "dst": "default", "dev": device, "metric": metric, "flags": [] });
+    let routes = json!([route("eth0", 200), route("eth2", 100), route("wg0", 50)]);
+    here.routes = parse_routes(&routes, Table::MAIN).unwrap();
+    assert_eq!(made(&here).0["wan_interface"], json!("eth2"));
 }
 
 #[test]
