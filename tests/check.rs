@@ -225,6 +225,29 @@ fn what_is_in_the_way_of_clients_is_found_and_mended() {
         || space.sysctls(&[("ipv4/conf/eth0/src_valid_mark", "0")]),
         || space.sysctls(&[("ipv4/conf/eth0/src_valid_mark", "1")]),
     );
+    found(
+        &lab,
+        "mss-unclamped",
+        || space.batch("link set eth0 mtu 1492\n"),
+        || {
+            // The mend that is told, as a shell reads it.
+            let mend = check(&lab).finding("mss-unclamped")["mend"].as_str().unwrap().to_owned();
+            let _done = gw.nft(mend.split('\'').nth(1).unwrap());
+        },
+    );
+    space.batch("link set eth0 mtu 1500\n");
+    let _gone = gw.nft("delete table inet mss");
+    let servers = lab.folder().join("resolv.conf");
+    fs::write(&servers, "nameserver 192.0.2.53\n").unwrap();
+    let mut mount = gw.command("mount");
+    mount.arg("--bind").arg(&servers).arg("/etc/resolv.conf");
+    assert_eq!(gw.finish(mount).code, Some(0));
+    found(
+        &lab,
+        "resolver-in-slot",
+        || space.batch("route add 192.0.2.53/32 dev vpn2\n"),
+        || space.batch("route del 192.0.2.53/32 dev vpn2\n"),
+    );
     let resolver = RefCell::new(None);
     found(
         &lab,

@@ -144,6 +144,9 @@ codes! {
         "offloaded flows bypass the forward hook and with it the barrier; only the routing rules hold them then";
     /// A tunnel's packets do not fit into the uplink's.
     MtuLarge, "mtu-large", Warning, "full packets of the tunnel are sent in pieces or lost: small pages work, large ones hang";
+    /// Nothing tells clients how small the uplink's packets are.
+    MssUnclamped, "mss-unclamped", Warning,
+        "what clients send by the WAN itself, as in Direct, hangs at the first full packet wherever the word that it is too large gets lost; through slots the size is told";
     /// An endpoint is reached through a slot.
     EndpointInSlot, "endpoint-in-slot", Error, "a tunnel whose own packets go into a tunnel of the pool fails with it, or loops";
     /// A resolver is reached through a slot only.

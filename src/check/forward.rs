@@ -134,6 +134,18 @@ pub fn legacy(listing: &str, lan: &Interface) -> Option<Finding> {
     })
 }
 
+/// Whether a rule of somebody's tells what is forwarded how large packets may be.
+#[must_use]
+pub fn clamps(ruleset: &Ruleset) -> bool {
+    let sets = |part: &Value| {
+        let option = part.pointer("/mangle/key/tcp option/name").and_then(Value::as_str);
+        let target = part.pointer("/xt/name").and_then(Value::as_str);
+        option == Some("maxseg") || target == Some("TCPMSS")
+    };
+    let others = ruleset.chains.iter().filter(|chain| !chain.is_ours());
+    others.flat_map(|chain| &chain.rules).flatten().any(sets)
+}
+
 /// Rules that offload flows.
 #[must_use]
 pub fn offload(ruleset: &Ruleset) -> Vec<Finding> {
@@ -248,7 +260,9 @@ mod tests {
         assert_eq!(offload(&shop), []);
         let text = r#"{"nftables":[{"chain":{"family":"inet","table":"t","name":"f","hook":"forward"}},
             {"rule":{"family":"inet","table":"t","chain":"f","expr":[{"flow":{"op":"add","flowtable":"@x"}}]}}]}"#;
-        assert_eq!(offload(&ruleset(text)).len(), 1);
+        let found = offload(&ruleset(text));
+        let [finding] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!(finding.code, Code::FlowOffload);
     }
 
     #[test]

@@ -104,6 +104,7 @@ pub fn findings(facts: &PoolFacts<'_>) -> Vec<Finding> {
         found.extend(settings(facts, surroundings));
         found.extend(resolvers(facts, surroundings));
         found.extend(mtu(facts, surroundings));
+        found.extend(mss(facts, surroundings));
     }
     found.extend(endpoints(facts));
     found.extend(provider::files(&facts.files));
@@ -301,6 +302,33 @@ fn mtu(facts: &PoolFacts<'_>, surroundings: &Surroundings) -> Vec<Finding> {
         })
         .into_iter()
         .collect()
+}
+
+/// An uplink whose packets are smaller than the LAN's, and nobody who says so to clients that leave by
+/// it. Through slots our own table does.
+fn mss(facts: &PoolFacts<'_>, surroundings: &Surroundings) -> Option<Finding> {
+    let machine = facts.machine;
+    let leave_by_wan =
+        facts.policy.params.direct_failopen_enabled && !facts.policy.client_prefixes().is_empty();
+    // Rules of the older tables cannot all be seen here.
+    if !leave_by_wan || machine.legacy_forward.is_some() || forward::clamps(&machine.ruleset) {
+        return None;
+    }
+    let lan = machine.links.iter().find(|link| {
+        surroundings.lan.iter().any(|lan| lan.as_str() == link.name)
+            && link.mtu > surroundings.wan_mtu
+    })?;
+    let wan = &surroundings.wan;
+    Some(Finding::new(
+        Code::MssUnclamped,
+        format!(
+            "{wan} has MTU {}, {} has {}, and no rule sets the maximal segment of what is forwarded",
+            surroundings.wan_mtu, lan.name, lan.mtu
+        ),
+        format!(
+            "nft 'add table inet mss; add chain inet mss forward {{ type filter hook forward priority mangle; }}; add rule inet mss forward oifname {wan} tcp flags syn tcp option maxseg size set rt mtu'; and write it into the file that loads your tables"
+        ),
+    ))
 }
 
 fn endpoints(facts: &PoolFacts<'_>) -> Vec<Finding> {

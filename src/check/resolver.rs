@@ -167,8 +167,11 @@ mod tests {
         let ways = BTreeMap::from([(inside, "vpn1".to_owned()), (outside, "eth0".to_owned())]);
         let asked = |servers: &[IpAddr]| {
             let (lan, served, users) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
-            findings(servers, &ways, std::slice::from_ref(&slot), &[], &lan, &served, &users).len()
+            let slots = std::slice::from_ref(&slot);
+            let found = findings(servers, &ways, slots, &[], &lan, &served, &users);
+            found.iter().map(|finding| finding.code).collect::<Vec<_>>()
         };
-        assert_eq!((asked(&[inside]), asked(&[inside, outside]), asked(&[])), (1, 0, 0));
+        assert_eq!(asked(&[inside]), [Code::ResolverInSlot]);
+        assert_eq!((asked(&[inside, outside]), asked(&[])), (vec![], vec![]));
     }
 }

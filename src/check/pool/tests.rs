@@ -5,9 +5,13 @@ use super::list::MOST;
 use super::*;
 use crate::check::machine::tests::machine;
 use crate::iproute::parse_links;
-use crate::observation::Observation;
+use crate::observation::{
+    AnyOrAll, Asker, Expect, Observation, Page, PageReading, Pages, PagesReading, Question,
+    Reading, Way,
+};
 use crate::policy::Policy;
 use crate::record::Record;
+use crate::url::Target;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -53,6 +57,17 @@ fn with(
     record: &Record<PoolState>,
     change: impl FnOnce(&mut PoolFacts<'_>),
 ) -> Vec<String> {
+    beside(policy, machine, record, None, change)
+}
+
+/// The same with what a step would remember.
+fn beside(
+    policy: &PoolPolicy,
+    machine: &Machine,
+    record: &Record<PoolState>,
+    decided: Option<&PoolState>,
+    change: impl FnOnce(&mut PoolFacts<'_>),
+) -> Vec<String> {
     let name = PolicyName::try_from("home".to_owned()).unwrap();
     let seen = Observation::new(machine.now.clone());
     let mut facts = PoolFacts {
@@ -72,7 +87,7 @@ fn with(
         },
         policy,
         machine,
-        decided: None,
+        decided,
         ways: BTreeMap::new(),
         endpoints: BTreeMap::new(),
         files: Vec::new(),
@@ -201,4 +216,147 @@ fn what_a_pool_needs_goes_by_its_implementation() {
     let daemon = policy(|text| text["wireguard"] = json!({ "userspace": "wireguard-go" }));
     let needs = needs(&name, &daemon);
     assert!(needs.tun && needs.link_types.is_empty() && needs.tools.contains("wireguard-go"));
+}
+
+/// What a step would remember: `vpn1` loaded with a candidate whose file asks for this MTU.
+fn decided(machine: &Machine, wan_mtu: u32, mtu: Option<u16>) -> PoolState {
+    let mut state = PoolState::new(&machine.now);
+    let interface = |name: &str| Interface::try_from(name.to_owned()).unwrap();
+    state.surroundings = Some(Surroundings {
+        wan: interface("eth0"),
+        wan_mtu,
+        lan: [interface("eth1")].into(),
+        local4: Vec::new(),
+        local6: Vec::new(),
+        own: std::collections::BTreeSet::new(),
+        wan_net: None,
+        users: BTreeMap::new(),
+    });
+    let candidate =
+        crate::pool::candidate::Candidate { mtu, ..crate::simulate::candidate("p1", 1).unwrap() };
+    let loaded = crate::pool::state::Content::Loaded(candidate);
+    let slot = crate::pool::state::Slot::new(loaded, &machine.now);
+    state.slots.insert(interface("vpn1"), slot);
+    state
+}
+
+#[test]
+fn a_tunnel_that_does_not_fit_into_the_uplink_is_told() {
+    let (policy, machine) = (policy(|_| {}), machine_with_links());
+    let told = |wan_mtu: u32, mtu: Option<u16>| {
+        let state = decided(&machine, wan_mtu, mtu);
+        beside(&policy, &machine, &Record::default(), Some(&state), |_| {})
+    };
+    assert_eq!(told(1500, Some(1441)), ["mtu-large"]);
+    assert_eq!(told(1500, Some(1440)), NONE);
+    assert_eq!(told(1500, None), NONE, "the uplink's is measured");
+}
+
+#[test]
+fn an_uplink_of_small_packets_is_told_where_nobody_tells_clients() {
+    let machine = machine_with_links();
+    let state = decided(&machine, 1492, None);
+    let told = |policy: &PoolPolicy, machine: &Machine| {
+        beside(policy, machine, &Record::default(), Some(&state), |_| {})
+    };
+    let policy =
+        |open: bool| policy(|text| text["params"] = json!({ "direct_failopen_enabled": open }));
+    assert_eq!(told(&policy(true), &machine), ["mss-unclamped"]);
+    assert_eq!(told(&policy(false), &machine), NONE, "no client leaves by the WAN");
+    let with = |table: &str, expression: Value| {
+        let listing = json!({ "nftables": [
+            { "chain": { "family": "inet", "table": table, "name": "f", "hook": "forward" } },
+            { "rule": { "family": "inet", "table": table, "chain": "f", "expr": [expression] } },
+        ]});
+        Machine { ruleset: crate::check::ruleset::parse(&listing), ..machine.clone() }
+    };
+    // As nft 1.0 lists `tcp option maxseg size set rt mtu`, and what iptables-nft has made.
+    let set = json!({ "mangle": { "key": { "tcp option": { "name": "maxseg", "field": "size" } },
+                                  "value": { "rt": { "key": "mtu" } } } });
+    let target = json!({ "xt": { "type": "target", "name": "TCPMSS" } });
+    assert_eq!(told(&policy(true), &with("mine", set.clone())), NONE);
+    assert_eq!(told(&policy(true), &with("mangle", target)), NONE);
+    assert_eq!(
+        told(&policy(true), &with("egressctl_home", set)),
+        ["mss-unclamped"],
+        "ours is for slots"
+    );
+    let legacy = Machine { legacy_forward: Some(String::new()), ..machine.clone() };
+    assert_eq!(told(&policy(true), &legacy), NONE, "what cannot be seen is not said");
+}
+
+#[test]
+fn a_list_without_reserve_is_a_note() {
+    let (policy, machine) = (policy(|_| {}), machine_with_links());
+    let told = |count: usize| {
+        codes(&policy, &machine, |facts| {
+            let candidates = ["a", "b", "c"].iter().take(count);
+            let candidates = candidates.map(|name| crate::simulate::candidate(name, 1).unwrap());
+            facts.listed = Some(ListReading::Listed {
+                candidates: Arc::new(candidates.collect()),
+                rejected: Vec::new(),
+                validators: None,
+            });
+        })
+    };
+    assert_eq!((told(2), told(3)), (vec!["no-reserve".to_owned()], vec![]));
+}
+
+/// A page that was asked for and how it answered.
+fn page(asker: Asker, answer: PageReading) -> (Question, Reading) {
+    let page = Page {
+        url: Target::try_from("http://192.0.2.80/generate_204".to_owned()).unwrap(),
+        addresses: vec![ip("192.0.2.80")],
+    };
+    let pages = Pages {
+        asker,
+        turn: 0,
+        way: Way::Main,
+        pages: vec![page],
+        require: AnyOrAll::Any,
+        expect: Expect::Status(vec![204]),
+        timeout_ms: 1_000,
+    };
+    let reading = PagesReading { at: machine().now, pages: vec![Some(answer)] };
+    (Question::Pages(pages), Reading::Pages(reading))
+}
+
+#[test]
+fn what_does_not_answer_is_told_and_a_tunnel_that_does_proves_the_uplink() {
+    let (policy, machine) = (policy(|_| {}), machine_with_links());
+    let slot = || Asker::Slot(Interface::try_from("vpn1".to_owned()).unwrap());
+    let good = || PageReading::Answer { status: 204, body: String::new(), bytes: 0, elapsed_ms: 9 };
+    let told = |readings: Vec<(Question, Reading)>| {
+        let mut seen = Observation::new(machine.now.clone());
+        seen.readings.extend(readings);
+        let record = Record::<PoolState>::default();
+        let name = PolicyName::try_from("home".to_owned()).unwrap();
+        let stepped = Stepped {
+            name: &name,
+            path: Path::new("/etc/egressctl/home.json"),
+            interval: Duration::from_secs(policy.params.health_check_interval_sec),
+            now: &machine.now,
+            record: &record,
+            damaged: None,
+            foreign: None,
+            is_in_flight: false,
+            folder: None,
+            seen: &seen,
+            unable: &[],
+            blind: None,
+        };
+        let codes = any::findings(&stepped);
+        codes.iter().map(|finding| finding.code.to_string()).collect::<Vec<_>>()
+    };
+    let silent = || PageReading::TimedOut;
+    assert_eq!(told(vec![page(Asker::Wan, silent())]), ["wan-silent"]);
+    assert_eq!(told(vec![page(Asker::Wan, silent()), page(slot(), good())]), NONE);
+    assert_eq!(
+        told(vec![page(Asker::Wan, silent()), page(slot(), silent())]),
+        ["wan-silent", "slot-silent"]
+    );
+    assert_eq!(told(vec![page(Asker::Wan, good()), page(slot(), good())]), NONE);
+    let names = Question::Names(["list.example".to_owned()].into());
+    let failed = [("list.example".to_owned(), Err("no such name".to_owned()))];
+    assert_eq!(told(vec![(names, Reading::Names(failed.into()))]), ["name-unknown"]);
 }
