@@ -153,6 +153,28 @@ impl Report {
         Some(format!("{} -> {}", name(&self.from), name(&self.to)))
     }
 
+    /// The transition, or where it stands.
+    #[must_use]
+    pub fn state(&self) -> String {
+        self.transition().or_else(|| self.to.clone()).unwrap_or_default()
+    }
+
+    /// How it ended, where that is no matter of course, and why.
+    #[must_use]
+    pub fn story(&self) -> String {
+        let words: Vec<String> = self.reasons.iter().map(|r| harmless(&r.text)).collect();
+        let ending = match self.outcome {
+            Ending::Steady | Ending::Applied => "",
+            Ending::RolledBack
+            | Ending::Recovered
+            | Ending::Failed
+            | Ending::Busy
+            | Ending::NotDue => self.outcome.as_str(),
+        };
+        let parts = [ending.to_owned(), words.join("; ")];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
+    }
+
     /// Whether history should have a line of it: a transition, a change, or trouble.
     #[must_use]
     pub fn is_news(&self) -> bool {
@@ -177,11 +199,7 @@ pub(crate) fn harmless(text: &str) -> String {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words: Vec<String> = self.reasons.iter().map(|r| harmless(&r.text)).collect();
-        let state = match (self.transition(), &self.to) {
-            (Some(transition), _) => transition,
-            (None, Some(to)) => to.clone(),
-            (None, None) => String::new(),
-        };
+        let state = self.state();
         write!(f, "{}: ", self.policy)?;
         match self.outcome {
             Ending::Steady | Ending::Applied => f.write_str(&state)?,

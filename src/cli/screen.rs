@@ -19,22 +19,25 @@ const PLAIN: &str = "\u{1b}[0m";
 pub(super) fn fitted(text: &str, screen: Screen) -> String {
     let lines = text.lines().map(|line| {
         let folded = match screen.width {
-            Some(width) if width >= NARROWEST => fold(line, width),
-            Some(_) | None => line.to_owned(),
+            Some(width) => fold(line, width, indent_of(line) + HANGING),
+            None => line.to_owned(),
         };
         if screen.colour { painted(&folded) } else { folded }
     });
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A line in pieces no longer than `width`, cut at blanks, the later ones indented. A word that is
-/// longer than a line stays whole.
-fn fold(line: &str, width: usize) -> String {
+fn indent_of(line: &str) -> usize {
+    line.chars().take_while(|c| *c == ' ').count()
+}
+
+/// A line in pieces no longer than `width`, cut at blanks, the later ones indented by `indent`. A word
+/// that is longer than a line stays whole.
+pub(super) fn fold(line: &str, width: usize, indent: usize) -> String {
     let long = |text: &str| text.chars().count();
-    if long(line) <= width {
+    if long(line) <= width || width < NARROWEST {
         return line.to_owned();
     }
-    let indent = line.chars().take_while(|c| *c == ' ').count() + HANGING;
     let mut folded = String::new();
     let mut column = 0;
     let mut rest = line;
