@@ -11,6 +11,7 @@
 )]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -120,6 +121,96 @@ fn a_step_ends_by_its_own_deadline_and_its_soft_codes_are_no_failures() {
     }
 }
 
+#[test]
+fn a_step_has_the_rights_that_it_needs_and_no_other() {
+    for name in ["egressctl.service", "egressctl@.service"] {
+        let text = unit(name);
+        let is = |key: &str, wished: &str| {
+            assert_eq!(values(&text, key), [wished], "{name}: {key}");
+        };
+        is("CapabilityBoundingSet", "CAP_NET_ADMIN CAP_NET_RAW");
+        is("ProtectSystem", "strict");
+        is("ProtectHome", "read-only");
+        is("RestrictAddressFamilies", "AF_UNIX AF_INET AF_INET6 AF_NETLINK");
+        is("SystemCallArchitectures", "native");
+        is("UMask", "0077");
+        // Sockets of daemons that died are removed there.
+        is("ReadWritePaths", "-/run/wireguard -/run/amneziawg");
+        for key in [
+            "NoNewPrivileges",
+            "PrivateTmp",
+            "ProtectKernelModules",
+            "ProtectKernelLogs",
+            "ProtectControlGroups",
+            "ProtectClock",
+            "ProtectHostname",
+            "RestrictNamespaces",
+            "RestrictRealtime",
+            "RestrictSUIDSGID",
+            "LockPersonality",
+            "MemoryDenyWriteExecute",
+        ] {
+            is(key, "yes");
+        }
+        assert!(values(&text, "SystemCallFilter").contains(&"@system-service"), "{name}");
+        // Each of these would keep a step from its work.
+        for key in ["PrivateNetwork", "PrivateUsers", "ProcSubset"] {
+            assert!(values(&text, key).is_empty(), "{name}: {key}");
+        }
+    }
+    let daemon = unit("egressctl-wg@.service");
+    assert!(values(&daemon, "PrivateDevices").is_empty(), "it hides /dev/net/tun");
+    assert_eq!(values(&daemon, "DeviceAllow"), ["/dev/net/tun rw"]);
+    assert_eq!(values(&daemon, "ExecStart"), ["/usr/bin/wireguard-go -f %i"]);
+    assert_eq!(values(&daemon, "Restart"), ["no"], "the next step makes the tunnel anew");
+}
+
+#[test]
+fn all_policies_have_one_unit_and_each_its_own() {
+    assert_eq!(values(&unit("egressctl.service"), "ExecStart"), ["egressctl step"]);
+    assert_eq!(values(&unit("egressctl@.service"), "ExecStart"), ["egressctl step %i"]);
+    for name in units("timer") {
+        let text = unit(&name);
+        assert_eq!(values(&text, "WantedBy"), ["timers.target"], "{name}");
+        assert!(values(&text, "OnCalendar").is_empty(), "{name} goes by no wall clock");
+        assert!(values(&text, "Unit").is_empty(), "{name} is for the service of its name");
+    }
+}
+
+#[test]
+fn the_barrier_is_closed_before_the_network_is_there() {
+    let text = unit("egressctl-barrier.service");
+    let has = |key: &str, wished: &str| {
+        let all = values(&text, key).join(" ");
+        assert!(all.split(' ').any(|word| word == wished), "{key}={all} lacks {wished}");
+    };
+    has("DefaultDependencies", "no");
+    has("Before", "network-pre.target");
+    has("Wants", "network-pre.target");
+    has("After", "nftables.service");
+    has("WantedBy", "sysinit.target");
+    has("RemainAfterExit", "yes");
+    // It does what it says, on files that are there: one that is spoilt keeps no other from its turn.
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    for name in ["a", "b", "c"] {
+        fs::create_dir_all(folder.path().join("state").join(name)).unwrap();
+        fs::write(folder.path().join("state").join(name).join("barrier.nft"), name).unwrap();
+    }
+    let nft = folder.path().join("nft");
+    let script =
+        format!("#!/bin/sh\necho $2 >>{}\ncase $2 in */b/*) exit 1;; esac\n", log.display());
+    fs::write(&nft, script).unwrap();
+    fs::set_permissions(&nft, fs::Permissions::from_mode(0o755)).unwrap();
+    let line = values(&text, "ExecStart")[0]
+        .replace("/var/lib/egressctl", folder.path().join("state").to_str().unwrap())
+        .replace("/usr/sbin/nft", nft.to_str().unwrap());
+    let script = line.split('\'').nth(1).unwrap();
+    let status = Command::new("/bin/sh").args(["-c", script]).status().unwrap();
+    assert!(!status.success(), "that one was spoilt is told");
+    assert_eq!(fs::read_to_string(log).unwrap().lines().count(), 3);
+}
+
 /// The units for a user's own manager, with the built program in the place of the installed one.
 fn users(into: &Path) -> Vec<PathBuf> {
     let place = |name: &str| {
@@ -183,6 +274,8 @@ fn the_units_go_with_the_examples_of_an_alert_and_of_credentials() {
     assert!(output.status.success());
     let output = analyze(&["security", "--offline=true", THRESHOLD], &[alert]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(values(&example("alert.conf"), "OnFailure"), ["egressctl-alert@%n.service"]);
+    assert_eq!(values(&example("credentials.conf"), "LoadCredential").len(), 1);
     let alert = example("egressctl-alert@.service");
     assert_eq!(values(&alert, "StartLimitBurst"), ["1"], "every failing step would tell again");
 }
