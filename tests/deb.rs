@@ -33,14 +33,19 @@ fn package() -> &'static Path {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("egressctl.deb");
         let target = Path::new(env!("CARGO_BIN_EXE_egressctl")).ancestors().nth(2).unwrap();
+        // From the project's folder to that path.
+        let up = Path::new(env!("CARGO_MANIFEST_DIR")).components().skip(1).map(|_| "../");
+        let relative = up.collect::<String>() + path.to_str().unwrap().trim_start_matches('/');
         let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/systemd/deb/build"))
-            .args(["--built", "--profile", "dev", "--version", "0.1.0-1", "--output"])
-            .arg(&path)
+            .args(["--built", "--profile", "dev", "--version", "0.1.0-1", "--output", &relative])
             .env("CARGO_TARGET_DIR", target)
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "is cargo-deb installed? {said}");
+        // What is printed is given to `apt-get install`, which takes a relative path for a name.
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(said.trim_end(), path.canonicalize().unwrap().to_str().unwrap());
         (folder, path)
     };
     &BUILT.get_or_init(build).1
@@ -165,6 +170,7 @@ fn lintian_has_nothing_to_say_and_every_part_is_where_it_belongs() {
         "/usr/share/fish/vendor_completions.d/egressctl.fish",
         "/usr/share/egressctl/policy.schema.json",
         "/usr/share/doc/egressctl/examples/pool.json",
+        "/usr/share/doc/egressctl/examples/scenarios/full-trial.json",
         "/usr/share/doc/egressctl/examples/systemd/alert.conf",
         "/usr/share/doc/egressctl/copyright",
     ] {
