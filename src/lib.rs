@@ -42,6 +42,7 @@ pub mod check;
 pub mod clash;
 pub mod cli;
 pub mod dns;
+pub mod gost;
 pub mod guard;
 pub mod host;
 pub mod init;

@@ -11,6 +11,7 @@ mod candidates;
 mod carried;
 mod core;
 mod delays;
+mod gost;
 mod kernel;
 mod nodes;
 mod pages;
@@ -25,6 +26,7 @@ pub use core::{
     GroupFault, Inbound, Life, Process, Program, Traffic,
 };
 pub use delays::{Delay, DelayQuestion, DelayReading};
+pub use gost::{GostHop, GostQuestion, GostReading, GostSeen, GostService};
 pub use kernel::{Counters, KernelReading, KernelScope, Keys, Realm};
 pub use nodes::{Handshake, NodeCheck, NodeReading, NodesReading};
 pub use pages::{AnyOrAll, Asker, Expect, Page, PageReading, Pages, PagesReading, Way};
@@ -54,6 +56,8 @@ pub enum Question {
     Core(Box<CoreQuestion>),
     /// How long members of a proxy core take.
     Delays(Box<DelayQuestion>),
+    /// A gost.
+    Gost(Box<GostQuestion>),
     /// Nodes, side by side.
     Nodes(BTreeSet<NodeCheck>),
     /// What another program keeps.
@@ -82,6 +86,7 @@ impl Question {
             | Self::Standby(_)
             | Self::Core(_)
             | Self::Delays(_)
+            | Self::Gost(_)
             | Self::Nodes(_)
             | Self::Setting(_)
             | Self::Carried(_)
@@ -101,6 +106,7 @@ impl Question {
             | Self::Standby(_)
             | Self::Core(_)
             | Self::Delays(_)
+            | Self::Gost(_)
             | Self::Nodes(_)
             | Self::Setting(_)
             | Self::Carried(_)
@@ -133,6 +139,8 @@ pub enum Reading {
     Core(Box<CoreReading>),
     /// What it measured.
     Delays(DelayReading),
+    /// The gost.
+    Gost(Box<GostReading>),
     /// What the nodes showed.
     Nodes(NodesReading),
     /// What stands there, or why it cannot be read.
@@ -251,6 +259,15 @@ impl Observation {
         self.readings.iter().filter_map(|(question, reading)| match (question, reading) {
             (Question::Carried(asked), Reading::Carried(seen)) => Some((asked.turn, seen)),
             _ => None,
+        })
+    }
+
+    /// What was seen of a gost, once it was looked at.
+    #[must_use]
+    pub fn gost(&self) -> Option<&GostReading> {
+        self.readings.values().find_map(|reading| {
+            let Reading::Gost(gost) = reading else { return None };
+            Some(gost.as_ref())
         })
     }
 

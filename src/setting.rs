@@ -26,6 +26,20 @@ pub enum Setting {
         /// The group, as the core names it.
         group: String,
     },
+    /// The node that a hop of gost tries first.
+    First {
+        /// The gost.
+        gost: Gost,
+        /// The hop, as gost names it.
+        hop: String,
+    },
+    /// How often a service of gost tries again.
+    Retries {
+        /// The gost.
+        gost: Gost,
+        /// The service, as gost names it.
+        service: String,
+    },
     /// The address records of a host name.
     Records {
         /// The zone that they stand in.
@@ -38,8 +52,10 @@ pub enum Setting {
 /// What it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Value {
-    /// A member of a group.
+    /// A member of a group, or a node of a hop.
     Member(String),
+    /// How often.
+    Count(u64),
     /// Address records.
     Records(RecordSet),
 }
@@ -51,6 +67,15 @@ pub struct Core {
     pub control: Control,
     /// The file with its secret, if it has one.
     pub secret_file: Option<PathBuf>,
+}
+
+/// A gost with its web API, and how it is reached.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Gost {
+    /// Where it listens; its host is an address of this machine or another one.
+    pub url: Target,
+    /// The file with `USER:PASSWORD`.
+    pub credentials_file: PathBuf,
 }
 
 /// Where a core listens for control.
@@ -114,7 +139,16 @@ impl Setting {
             (Self::Selected { core, group }, Value::Member(member)) => {
                 format!("select {} in {} of {core}", harmless(member), harmless(group))
             }
-            (Self::Selected { .. } | Self::Records { .. }, value) => {
+            (Self::First { gost, hop }, Value::Member(node)) => {
+                format!("put {} first in {} of {gost}", harmless(node), harmless(hop))
+            }
+            (
+                Self::Selected { .. }
+                | Self::First { .. }
+                | Self::Retries { .. }
+                | Self::Records { .. },
+                value,
+            ) => {
                 format!("set {self} to {value}")
             }
         }
@@ -125,6 +159,10 @@ impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Selected { core, group } => write!(f, "group {} of {core}", harmless(group)),
+            Self::First { gost, hop } => write!(f, "hop {} of {gost}", harmless(hop)),
+            Self::Retries { gost, service } => {
+                write!(f, "retries of service {} of {gost}", harmless(service))
+            }
             Self::Records { zone, host } => write!(f, "{host} in {zone}"),
         }
     }
@@ -134,8 +172,15 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Member(member) => f.write_str(&harmless(member)),
+            Self::Count(count) => count.fmt(f),
             Self::Records(records) => records.fmt(f),
         }
+    }
+}
+
+impl fmt::Display for Gost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.url.as_str())
     }
 }
 

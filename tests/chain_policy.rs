@@ -131,6 +131,49 @@ fn every_contradiction_is_refused_with_what_to_write_instead() {
     }
 }
 
+fn gost(change: &Value) -> Result<ChainPolicy, String> {
+    let mut driver = json!({
+        "url": "http://127.0.0.1:18080", "credentials_file": "/etc/egressctl/gost.credentials",
+        "chain": "out", "proxy": "http://127.0.0.1:1080", "pin": { "mark": 119 },
+    });
+    for (key, value) in change.as_object().unwrap() {
+        driver[key] = value.clone();
+    }
+    parsed("/driver", json!({ "gost": driver }))
+}
+
+#[test]
+fn a_gost_is_controlled_on_this_machine_and_pinned() {
+    gost(&json!({})).unwrap();
+    for (change, said) in [
+        (json!({ "url": "http://192.0.2.1:18080" }), "or allow_remote true"),
+        (json!({ "url": "http://gost.example:18080", "allow_remote": true }), "write its address"),
+        (json!({ "credentials_file": "secret" }), "no absolute path"),
+        (json!({ "chain": "" }), "chain is empty"),
+        (json!({ "pin": { "interface": "" } }), "pin is empty"),
+        (json!({ "pin": { "mark": 0 } }), "pin is empty"),
+        (json!({ "pin": {} }), "expected"),
+    ] {
+        let fault = gost(&change).unwrap_err();
+        assert!(fault.contains(said), "{change}: {fault}");
+    }
+    let remote = gost(&json!({ "url": "http://192.0.2.1:18080", "allow_remote": true })).unwrap();
+    assert!(remote.notes()[0].contains("in clear"), "{:?}", remote.notes());
+    for (pointer, value, said) in [
+        ("/hops/0/strategy", json!("lowest_latency"), "cannot be measured alone"),
+        ("/hops/0/nodes/a1/egress", json!(false), "the whole path alone is asked"),
+    ] {
+        let mut policy = usual();
+        policy["driver"] = json!({ "gost": {
+            "url": "http://127.0.0.1:1", "credentials_file": "/c", "chain": "out",
+            "proxy": "http://127.0.0.1:2", "pin": { "interface": "vpn1" } } });
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        policy.pointer_mut(parent).unwrap()[key] = value;
+        let fault = Policy::parse(&policy.to_string()).unwrap_err().to_string();
+        assert!(fault.contains(said), "{pointer}: {fault}");
+    }
+}
+
 #[test]
 fn what_nothing_stands_in_for_is_noted() {
     let notes = parsed("/hops/0/group", json!("x")).unwrap().notes();

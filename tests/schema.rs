@@ -115,7 +115,7 @@ fn whole_policies() -> Vec<Value> {
         policy
     };
     let pools = std::iter::once(pool.clone()).chain(providers.iter().map(with));
-    let others = [whole_guard(), whole_chain(), whole_site()];
+    let others = [whole_guard(), whole_chain(), whole_gost(), whole_site()];
     pools.chain(whole_selectors()).chain(others).chain(dns_policies()).collect()
 }
 
@@ -179,6 +179,17 @@ fn whole_chain() -> Value {
             "minimum_stay_sec": 301, "all_failed": "last_resort", "step_budget_sec": 61
         }
     })
+}
+
+/// The same with gost.
+fn whole_gost() -> Value {
+    let mut policy = whole_chain();
+    policy["driver"] = json!({ "gost": {
+        "url": "http://127.0.0.1:18080/api", "credentials_file": "/c", "chain": "out",
+        "proxy": "http://127.0.0.1:1080", "pin": { "interface": "vpn1" }, "allow_remote": true
+    } });
+    policy["hops"][0]["nodes"]["a1"]["egress"] = json!(true);
+    policy
 }
 
 /// The same of host names.

@@ -9,11 +9,11 @@ use super::state::{ChainState, Verdict};
 use super::under_way::Seats;
 use crate::machine::Subject;
 use crate::observation::{
-    AnyOrAll, Asker, CoreQuestion, DelayQuestion, Expect, Observation, Page, Pages, PagesReading,
-    Question, Way,
+    AnyOrAll, Asker, CoreQuestion, DelayQuestion, Expect, GostQuestion, Observation, Page, Pages,
+    PagesReading, Question, Way,
 };
 use crate::policy::ChainPolicy;
-use crate::policy::chain::{ClashDriver, Driver};
+use crate::policy::chain::{ClashDriver, Driver, GostDriver};
 use crate::url::Target;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -62,6 +62,17 @@ pub(super) fn core(subject: &Subject<'_, Chain>, driver: &ClashDriver, look: Loo
     }))
 }
 
+/// A look at a gost.
+pub(super) fn gost(subject: &Subject<'_, Chain>, driver: &GostDriver) -> Question {
+    let confirmed = subject.state.and_then(|state| state.hops.first()).map(|hop| &hop.confirmed);
+    Question::Gost(Box::new(GostQuestion {
+        gost: driver.gost.clone(),
+        chain: driver.chain.clone(),
+        hops: subject.policy.hops.iter().map(|hop| hop.group.clone()).collect(),
+        process: confirmed.and_then(|confirmed| confirmed.life.process.clone()),
+    }))
+}
+
 /// Who asks for pages through all hops.
 pub(super) fn asker() -> Asker {
     Asker::Named("path".to_owned())
@@ -89,39 +100,39 @@ pub(super) fn legs(
     members: BTreeSet<String>,
     matters: &BTreeSet<String>,
 ) -> Option<Vec<Question>> {
-    let Driver::Clash(driver) = &policy.driver;
-    let has_delays = |turn| seen.delays().any(|(asked, _)| asked.turn == turn);
-    let path = driver.proxy.map(Way::Proxy);
-    if !has_delays(0) {
+    let path = match &policy.driver {
+        Driver::Clash(driver) => driver.proxy,
+        Driver::Gost(driver) => Some(driver.proxy),
+    };
+    let path = path.map(Way::Proxy);
+    if !sight::was_asked(seen) {
         let path = path.map(|way| pages(policy, way, 0));
-        return Some(delays(policy, driver, members, 0).into_iter().chain(path).collect());
+        return Some(delays(policy, members, 0).into_iter().chain(path).collect());
     }
     let mut asks = Vec::new();
     let failed = |member: &&String| {
         sight::member(policy, seen, member).is_some_and(|shown| shown.verdict == Verdict::Failed)
     };
-    let again: BTreeSet<String> = matters.iter().filter(failed).cloned().collect();
-    if !again.is_empty() && !has_delays(1) {
-        asks.extend(delays(policy, driver, again, 1));
-    }
+    let mut again: BTreeSet<String> = matters.iter().filter(failed).cloned().collect();
     let path_failed = sight::path(seen).is_some_and(|shown| shown.verdict == Verdict::Failed);
     if let Some(way) = path.filter(|_| path_failed && read(seen, &asker(), 1).is_none()) {
         asks.push(pages(policy, way, 1));
-        // What carries is then asked again beside it, so that both are of one time.
-        let carrying = members_of(policy, seats);
-        if asks.len() == 1 && !has_delays(1) {
-            asks.extend(delays(policy, driver, carrying, 1));
+        if again.is_empty() {
+            // What carries is asked again beside it, so that both are of one time.
+            again = members_of(policy, seats);
         }
+    }
+    if !seen.delays().any(|(asked, _)| asked.turn == 1) {
+        asks.extend(delays(policy, again, 1));
     }
     (!asks.is_empty()).then_some(asks)
 }
 
-fn delays(
-    policy: &ChainPolicy,
-    driver: &ClashDriver,
-    members: BTreeSet<String>,
-    turn: u32,
-) -> Option<Question> {
+fn delays(policy: &ChainPolicy, members: BTreeSet<String>, turn: u32) -> Option<Question> {
+    let driver = match &policy.driver {
+        Driver::Clash(driver) => driver,
+        Driver::Gost(_) => return None,
+    };
     let timeout_ms = policy.probe.timeout_sec.saturating_mul(1_000);
     (!members.is_empty()).then(|| {
         Question::Delays(Box::new(DelayQuestion {

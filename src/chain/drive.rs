@@ -2,10 +2,14 @@
 //!
 //! **Invariant:** what stands in a core is taken for ours only while it is what was last read back.
 
+mod gost;
+
+pub(super) use gost::retry_edits;
+
 use super::Chain;
 use super::ask::{self, Look};
 use super::state::HopState;
-use super::under_way::Seats;
+use super::under_way::{Retries, Seats};
 use crate::clash::choice::{Choice, Confirmed, judge};
 use crate::machine::Subject;
 use crate::observation::{
@@ -34,6 +38,8 @@ pub(super) struct Drive {
     /// What may stand, by hop.
     all: Vec<Vec<String>>,
     has_config: bool,
+    /// Services of a gost that try again more or less often than they should.
+    pub(super) retries: Vec<Retries>,
 }
 
 /// Types of members that send what they are given out directly, or nowhere.
@@ -43,19 +49,35 @@ const NO_WAY_OUT: [&str; 9] =
 impl Drive {
     /// What is to be looked at first.
     pub(super) fn first(subject: &Subject<'_, Chain>) -> Vec<Question> {
-        let Driver::Clash(driver) = &subject.policy.driver;
-        [Look::First, Look::Kinds].map(|look| ask::core(subject, driver, look)).into()
+        match &subject.policy.driver {
+            Driver::Clash(driver) => {
+                [Look::First, Look::Kinds].map(|look| ask::core(subject, driver, look)).into()
+            }
+            Driver::Gost(driver) => vec![ask::gost(subject, driver)],
+        }
     }
 
     /// What tells whose choice it is, where that is not clear.
     pub(super) fn config(subject: &Subject<'_, Chain>) -> Vec<Question> {
-        let Driver::Clash(driver) = &subject.policy.driver;
-        vec![ask::core(subject, driver, Look::Config)]
+        match &subject.policy.driver {
+            Driver::Clash(driver) => vec![ask::core(subject, driver, Look::Config)],
+            Driver::Gost(_) => Vec::new(),
+        }
     }
 
     /// What was seen. `None`: nothing was asked yet.
     pub(super) fn new(policy: &ChainPolicy, seen: &Observation) -> Result<Option<Self>, Trouble> {
-        let Driver::Clash(driver) = &policy.driver;
+        match &policy.driver {
+            Driver::Clash(driver) => Self::clash(policy, driver, seen),
+            Driver::Gost(driver) => gost::drive(policy, driver, seen),
+        }
+    }
+
+    fn clash(
+        policy: &ChainPolicy,
+        driver: &ClashDriver,
+        seen: &Observation,
+    ) -> Result<Option<Self>, Trouble> {
         let looks: BTreeMap<u32, &CoreReading> =
             seen.cores().map(|(question, reading)| (question.turn, reading)).collect();
         let config = looks.get(&Look::Config.turn());
@@ -71,6 +93,7 @@ impl Drive {
             seats: groups.iter().map(|group| group.now.clone()).collect(),
             all: groups.iter().map(|group| group.all.clone()).collect(),
             has_config: config.is_some(),
+            retries: Vec::new(),
         }))
     }
 
@@ -149,8 +172,12 @@ fn no_way_out(policy: &ChainPolicy, core: &CoreSeen) -> Result<(), Trouble> {
 
 /// The selection of a hop.
 pub(super) fn setting(policy: &ChainPolicy, group: &str) -> Setting {
-    let Driver::Clash(driver) = &policy.driver;
-    Setting::Selected { core: driver.core.clone(), group: group.to_owned() }
+    match &policy.driver {
+        Driver::Clash(driver) => {
+            Setting::Selected { core: driver.core.clone(), group: group.to_owned() }
+        }
+        Driver::Gost(driver) => Setting::First { gost: driver.gost.clone(), hop: group.to_owned() },
+    }
 }
 
 /// What leads from what stands to what is wished.

@@ -178,7 +178,16 @@ fn decision(
 /// What puts the next try of something under way in place.
 fn decision_of(subject: &Subject<'_, Chain>, way: UnderWay, now: &Moment) -> Decision<ChainState> {
     let policy = subject.policy;
-    let settings = drive::edits(policy, &way.stands, &way.tries);
+    let settings = match &way.purpose {
+        Purpose::Retries(retries) => drive::retry_edits(policy, retries),
+        Purpose::Again
+        | Purpose::Switch { .. }
+        | Purpose::Return(_)
+        | Purpose::Rotation(_)
+        | Purpose::Faster(_)
+        | Purpose::Rebuild(_)
+        | Purpose::Combos(_) => drive::edits(policy, &way.stands, &way.tries),
+    };
     let mut reasons = way.said.clone();
     let counted = way.base.clone();
     if let Purpose::Switch { hop } = way.purpose

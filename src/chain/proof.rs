@@ -30,6 +30,9 @@ pub(super) fn prove(
     let now = &carried.before.started;
     let policy = subject.policy;
     let mut proving = Proving { subject, policy, carried, now, way: (**way).clone() };
+    if let Purpose::Retries(_) = &proving.way.purpose {
+        return proving.retries(decided);
+    }
     match proving.written(decided) {
         Went::Done => proving.done(),
         Went::Refused(why) => proving.refused(why),
@@ -77,7 +80,7 @@ impl Proving<'_> {
                 (Some(Written::Overtaken { found }), _) => {
                     return Went::Unknown(format!("{setting} reads back as {found}"));
                 }
-                (Some(Written::Done), Value::Records(_)) | (None, _) => continue,
+                (Some(Written::Done), Value::Count(_) | Value::Records(_)) | (None, _) => continue,
             };
             if let Some(seat) = self.way.stands.get_mut(place) {
                 *seat = stands;
@@ -88,6 +91,30 @@ impl Proving<'_> {
             (true, Some(why)) => Went::Refused(why),
             (true, None) => Went::Done,
         }
+    }
+
+    /// Services of a gost were told how often to try again. One that was not is left for a while.
+    fn retries(&self, decided: &Decision<ChainState>) -> Proof<ChainState> {
+        let mut refused = Vec::new();
+        for setting in decided.wished.settings.keys() {
+            match self.carried.written.get(setting) {
+                Some(Written::Done) | None => {}
+                Some(Written::Unreadable { why }) => {
+                    return Proof::Unknown(format!("{setting}: {why}"));
+                }
+                Some(Written::Refused { why, .. }) => {
+                    refused.push(Reason::Refused { why: format!("{setting}: {why}") });
+                }
+                Some(Written::Overtaken { found }) => {
+                    let why = format!("{setting}: somebody set it to {found}");
+                    refused.push(Reason::Refused { why });
+                }
+            }
+        }
+        let mut state = self.way.base.clone();
+        state.retries_refused = (!refused.is_empty()).then(|| self.now.clone());
+        let settled = if refused.is_empty() { Settled::Applied } else { Settled::RolledBack };
+        self.settle(state, &self.way.before, &refused, settled)
     }
 
     fn settle(
@@ -132,7 +159,7 @@ impl Proving<'_> {
 
     fn refused(&mut self, why: String) -> Proof<ChainState> {
         match &self.way.purpose {
-            Purpose::Again | Purpose::Switch { .. } => {
+            Purpose::Again | Purpose::Switch { .. } | Purpose::Retries(_) => {
                 self.taken_back(self.way.base.clone(), &[Reason::Refused { why }])
             }
             Purpose::Return(change) | Purpose::Rotation(change) | Purpose::Faster(change) => {
@@ -163,6 +190,9 @@ impl Proving<'_> {
             Purpose::Switch { hop } => {
                 let (state, reason) = switched(self.policy, &self.way, *hop, self.now);
                 self.settle(state, &self.way.tries, reason.as_slice(), Settled::Applied)
+            }
+            Purpose::Retries(_) => {
+                self.settle(self.way.base.clone(), &self.way.before, &[], Settled::Applied)
             }
             Purpose::Return(_) | Purpose::Rotation(_) | Purpose::Faster(_) => match self.look() {
                 Err(questions) => Proof::Ask(questions),
@@ -231,6 +261,7 @@ impl Proving<'_> {
             Purpose::Combos(combos) => combos.judged(field, &tries, legs.passes()),
             Purpose::Again
             | Purpose::Switch { .. }
+            | Purpose::Retries(_)
             | Purpose::Return(_)
             | Purpose::Rotation(_)
             | Purpose::Faster(_) => return self.taken_back(base.clone(), &[]),
@@ -269,6 +300,7 @@ impl Proving<'_> {
             Purpose::Combos(combos) => combos.kept.clone(),
             Purpose::Again
             | Purpose::Switch { .. }
+            | Purpose::Retries(_)
             | Purpose::Return(_)
             | Purpose::Rotation(_)
             | Purpose::Faster(_) => self.way.before.clone(),

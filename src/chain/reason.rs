@@ -79,6 +79,8 @@ pub enum Reason {
     ChoiceLost { hop: HopName, member: String },
     /// The same, and the policy is paused.
     LostWaits,
+    /// A service of a gost tries again more or less often than it should.
+    Retries { service: String, from: u64, to: u64 },
     /// A change was refused.
     Refused { why: String },
 }
@@ -119,6 +121,7 @@ impl Reason {
             Self::Switched { .. } => "switched",
             Self::ChoiceLost { .. } => "choice-lost",
             Self::LostWaits => "lost-waits",
+            Self::Retries { .. } => "retries",
             Self::Refused { .. } => "refused",
         }
     }
@@ -262,6 +265,11 @@ impl fmt::Display for Reason {
             Self::LostWaits => {
                 f.write_str("what a restart has forgotten is put in place after `resume`")
             }
+            Self::Retries { service, from, to } => write!(
+                f,
+                "service {} tries again {to} times, not {from}, so that a dead node of each hop is not seen",
+                harmless(service)
+            ),
             Self::Refused { why } => write!(f, "it was refused: {}", harmless(why)),
         }
     }

@@ -85,7 +85,8 @@ pub(super) fn passes(
         if hop.paused.is_some() {
             continue;
         }
-        let row = Row { params: &policy.params, wanted, now };
+        let has_legs = policy.driver.has_legs();
+        let row = Row { params: &policy.params, wanted, now, has_legs };
         let to = match hop.mode {
             Mode::Preferred => row.preferred(hop),
             Mode::Backup | Mode::Returning => row.backup(hop, change.is_none(), reasons),
@@ -128,6 +129,7 @@ struct Row<'a> {
     params: &'a Params,
     wanted: &'a Hop,
     now: &'a Moment,
+    has_legs: bool,
 }
 
 impl Row<'_> {
@@ -214,12 +216,13 @@ impl Row<'_> {
             reasons.push(Reason::Marked { hop: name, node, sec });
             return None;
         }
+        let has_leg = preferred.egress && self.has_legs;
         let fresh = |shown: &&super::state::Shown| shown.at >= *self.now;
-        let shown = hop.shown.get(&node).filter(fresh).filter(|_| preferred.egress);
+        let shown = hop.shown.get(&node).filter(fresh).filter(|_| has_leg);
         let (verdict, why) = match shown {
             Some(shown) => (shown.verdict, shown.why.clone()),
             // It cannot be asked by itself: the whole path, which passes, says as much as can be known.
-            None if !preferred.egress => (Verdict::Passed, String::new()),
+            None if !has_leg => (Verdict::Passed, String::new()),
             None => (Verdict::Unknown, "it was not asked".to_owned()),
         };
         match verdict {

@@ -65,6 +65,7 @@ pub(super) fn changed(
         Purpose::Faster(_)
         | Purpose::Again
         | Purpose::Switch { .. }
+        | Purpose::Retries(_)
         | Purpose::Rebuild(_)
         | Purpose::Combos(_) => Reason::Faster { hop: name, from, node: to, was_ms, is_ms },
     };
@@ -104,6 +105,7 @@ pub(super) fn failed(
         Purpose::Faster(_)
         | Purpose::Again
         | Purpose::Switch { .. }
+        | Purpose::Retries(_)
         | Purpose::Rebuild(_)
         | Purpose::Combos(_) => Reason::FasterFailed { hop: name, node, why },
     };
@@ -175,6 +177,7 @@ pub(super) fn over(
         }
         Purpose::Again
         | Purpose::Switch { .. }
+        | Purpose::Retries(_)
         | Purpose::Return(_)
         | Purpose::Rotation(_)
         | Purpose::Faster(_) => false,

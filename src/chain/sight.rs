@@ -96,8 +96,9 @@ pub(super) fn legs(policy: &ChainPolicy, seen: &Observation, seats: &Seats) -> L
     };
     let legs: Vec<Option<Shown>> = policy.hops.iter().zip(seats).map(leg).collect();
     // The last leg is the whole path, unless a client's own way is asked.
-    let asked = path(seen).filter(|path| path.verdict != Verdict::Unknown);
-    let path = asked.or_else(|| legs.last().cloned().flatten());
+    let asked = path(seen);
+    let known = asked.clone().filter(|path| path.verdict != Verdict::Unknown);
+    let path = known.or_else(|| legs.last().cloned().flatten()).or(asked);
     Legs { legs, path }
 }
 

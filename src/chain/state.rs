@@ -175,6 +175,8 @@ pub struct ChainState {
     pub path_failures: u32,
     /// How far a search over combinations has come.
     pub place: usize,
+    /// When a service refused to be told how often to try again.
+    pub retries_refused: Option<Moment>,
     /// Whether the next check counts nothing.
     pub settle: bool,
     /// Why what the hops are made of could not be used at the last look.
@@ -293,6 +295,7 @@ impl ChainState {
             path: None,
             path_failures: 0,
             place: 0,
+            retries_refused: None,
             settle: false,
             trouble: None,
             addresses: BTreeMap::new(),

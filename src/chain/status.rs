@@ -146,7 +146,7 @@ pub fn status(
     let is_stale = is_stale(record.last_step.as_ref(), policy.params.interval(), now);
     let row = |wanted: &policy::Hop| {
         let known = state.and_then(|state| state.hops.iter().find(|hop| hop.name == wanted.name));
-        hop_row(wanted, known, now)
+        hop_row(wanted, known, policy.driver.has_legs(), now)
     };
     let hops: Vec<HopRow> = policy.hops.iter().map(row).collect();
     ChainStatus {
@@ -184,12 +184,13 @@ fn path(state: Option<&ChainState>, hops: &[HopRow]) -> Path {
     }
 }
 
-fn hop_row(wanted: &policy::Hop, known: Option<&HopState>, now: &Moment) -> HopRow {
+fn hop_row(wanted: &policy::Hop, known: Option<&HopState>, has_legs: bool, now: &Moment) -> HopRow {
     let carries = known.and_then(|hop| hop.node(wanted)).map(|node| &node.name);
     let node = |node: &policy::Node| {
         let shown: Option<&Shown> = known.and_then(|hop| hop.shown.get(&node.name));
         let why = match (shown, node.egress) {
             (Some(shown), _) => shown.why.clone(),
+            (None, _) if !has_legs => "only the whole path can be asked".to_owned(),
             (None, true) => "it was not asked yet".to_owned(),
             (None, false) => "the hop behind it proves it".to_owned(),
         };

@@ -12,7 +12,7 @@ use super::rebuild::{Field, Next, Rebuild};
 use super::rows;
 use super::settle::{Verdicts, over};
 use super::state::{ChainState, HopPause, HopState, Mode, PauseWhy};
-use super::under_way::{Purpose, Seats, UnderWay};
+use super::under_way::{Purpose, Retries, Seats, UnderWay};
 use super::{Chain, ask, sight};
 use crate::clash::choice::{Choice, Confirmed};
 use crate::machine::Subject;
@@ -21,6 +21,7 @@ use crate::policy::ChainPolicy;
 use crate::policy::chain::Hop;
 use crate::time::Moment;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// What a turn comes to.
 #[derive(Clone, Debug)]
@@ -334,6 +335,11 @@ impl Step<'_> {
         self.state.path_failures = 0;
         self.state.place = 0;
         let change = rows::passes(policy, &mut self.state, now, &mut self.reasons);
+        if change.is_none()
+            && let Some(turn) = self.retries()
+        {
+            return turn;
+        }
         let Some((change, purpose)) = change else {
             if self.reasons.is_empty() {
                 let all = self.state.hops.iter().all(|hop| hop.mode == Mode::Preferred);
@@ -347,6 +353,23 @@ impl Step<'_> {
             seat.clone_from(&node.member);
         }
         self.tries(tries, purpose)
+    }
+
+    /// Services of a gost that try again more or less often than they should.
+    fn retries(&mut self) -> Option<Turn> {
+        let wait = Duration::from_secs(self.policy().params.fail_timeout_sec);
+        let now = &self.seen.started;
+        let refused = self.state.retries_refused.as_ref();
+        let is_due = refused.is_none_or(|at| now.since(at) >= wait);
+        if !is_due || self.drive.retries.is_empty() {
+            return None;
+        }
+        for Retries { service, from, to } in &self.drive.retries {
+            let (service, from, to) = (service.clone(), *from, *to);
+            self.reasons.push(Reason::Retries { service, from, to });
+        }
+        let retries = self.drive.retries.clone();
+        Some(self.tries(self.drive.seats.clone(), Purpose::Retries(retries)))
     }
 
     /// The hop in this place is broken.

@@ -42,6 +42,8 @@ pub enum Purpose {
         /// The place of the hop.
         hop: usize,
     },
+    /// Services of a gost try again more or less often than they should.
+    Retries(Vec<Retries>),
     /// The preferred node carries again if the whole path passes.
     Return(Change),
     /// The next node's turn has come.
@@ -52,6 +54,17 @@ pub enum Purpose {
     Rebuild(Box<Rebuild>),
     /// The path is broken and nobody can say where.
     Combos(Box<Combos>),
+}
+
+/// How often a service of a gost tries again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retries {
+    /// The service.
+    pub service: String,
+    /// How often it does.
+    pub from: u64,
+    /// How often it should.
+    pub to: u64,
 }
 
 /// One node in place of another.

@@ -74,7 +74,7 @@ impl Turn {
             let Some(setting) = ask::record(policy, name) else { continue };
             let record = match seen.setting(&setting) {
                 Some(Ok(Value::Records(records))) => Ok(records),
-                Some(Ok(Value::Member(_))) | None => Err("it was not asked"),
+                Some(Ok(Value::Member(_) | Value::Count(_))) | None => Err("it was not asked"),
                 Some(Err(why)) => Err(why.as_str()),
             };
             let known = self.state.hosts.remove(name);
@@ -235,6 +235,6 @@ impl Turn {
 fn set(value: &Value) -> RecordSet {
     match value {
         Value::Records(records) => records.clone(),
-        Value::Member(_) => RecordSet::default(),
+        Value::Member(_) | Value::Count(_) => RecordSet::default(),
     }
 }

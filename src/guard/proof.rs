@@ -88,7 +88,7 @@ pub(super) fn prove(
     match written {
         Written::Unreadable { why } => Proof::Unknown(format!("{setting}: {why}")),
         // A group holds a member and nothing else.
-        Written::Overtaken { found: Value::Records(_) } => {
+        Written::Overtaken { found: Value::Count(_) | Value::Records(_) } => {
             Proof::Unknown(format!("{setting} reads back as records"))
         }
         Written::Overtaken { found: Value::Member(found) } => {

@@ -7,8 +7,9 @@ mod process;
 use super::{clash, clock};
 use crate::clash::config;
 use crate::observation::{
-    ConfigReading, CoreFault, CoreQuestion, CoreReading, CoreSeen, Life, Program, Traffic,
+    ConfigReading, CoreFault, CoreQuestion, CoreReading, CoreSeen, Life, Process, Program, Traffic,
 };
+use crate::setting::Control;
 
 /// Looks.
 ///
@@ -35,6 +36,11 @@ fn seen(question: &CoreQuestion) -> Result<CoreSeen, CoreFault> {
     let config =
         if question.config { configuration(program, &life) } else { ConfigReading::Unasked };
     Ok(CoreSeen { program, version, life, groups, traffic, config })
+}
+
+/// Who listens there, if that can be seen.
+pub(super) fn process(control: &Control, known: Option<&Process>) -> Option<Process> {
+    process::of(control, known)
 }
 
 fn configuration(program: Program, life: &Life) -> ConfigReading {

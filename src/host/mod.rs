@@ -16,6 +16,7 @@ pub mod environment;
 pub mod examine;
 pub mod exec;
 pub mod files;
+pub mod gost;
 pub mod http;
 pub mod look;
 pub mod node;

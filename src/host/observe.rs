@@ -4,7 +4,9 @@
 //! an error, because nothing can be decided without it.
 
 use super::apply::Hands;
-use super::{carried, clock, core, delays, look, node, pages, provider, resolve, setting, trial};
+use super::{
+    carried, clock, core, delays, gost, look, node, pages, provider, resolve, setting, trial,
+};
 use crate::observation::{Question, Reading, StandbyReading, TrialReading, TrialResult};
 use anyhow::{Context as _, bail};
 use std::io;
@@ -74,6 +76,7 @@ fn answer(question: &Question, eyes: &Eyes<'_>) -> anyhow::Result<Reading> {
         }
         Question::Core(asked) => Reading::Core(Box::new(core::look(asked)?)),
         Question::Delays(asked) => Reading::Delays(delays::ask(asked)?),
+        Question::Gost(asked) => Reading::Gost(Box::new(gost::look(asked)?)),
         Question::Nodes(checks) => Reading::Nodes(node::check_all(checks)?),
         Question::Setting(asked) => Reading::Setting(setting::read(asked)),
         Question::Carried(asked) => Reading::Carried(carried::look(asked)?),

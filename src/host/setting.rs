@@ -37,6 +37,8 @@ impl Refusal {
 pub fn read(setting: &Setting) -> Result<Value, String> {
     match setting {
         Setting::Selected { core, group } => super::clash::selected(core, group).map(Value::Member),
+        Setting::First { gost, hop } => super::gost::first(gost, hop).map(Value::Member),
+        Setting::Retries { gost, service } => super::gost::retries(gost, service).map(Value::Count),
         Setting::Records { zone, host } => dns::read(zone, host).map(Value::Records),
     }
 }
@@ -53,9 +55,20 @@ pub fn write(setting: &Setting, edit: &Edit) -> Result<(), Refusal> {
         (Setting::Records { zone, host }, Value::Records(expected), Value::Records(to)) => {
             dns::write(zone, host, expected, to)
         }
-        (Setting::Selected { .. }, _, Value::Records(_))
-        | (Setting::Records { .. }, Value::Member(_), _)
-        | (Setting::Records { .. }, _, Value::Member(_)) => {
+        (Setting::First { gost, hop }, _, Value::Member(node)) => {
+            super::gost::put_first(gost, hop, node)
+        }
+        (Setting::Retries { gost, service }, _, Value::Count(retries)) => {
+            super::gost::set_retries(gost, service, *retries)
+        }
+        (
+            Setting::Selected { .. } | Setting::First { .. },
+            _,
+            Value::Count(_) | Value::Records(_),
+        )
+        | (Setting::Retries { .. }, _, Value::Member(_) | Value::Records(_))
+        | (Setting::Records { .. }, Value::Member(_) | Value::Count(_), _)
+        | (Setting::Records { .. }, _, Value::Member(_) | Value::Count(_)) => {
             Err(Refusal::new(format!("{setting} cannot be {}", edit.to)))
         }
     }

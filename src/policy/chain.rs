@@ -11,7 +11,7 @@ use super::fault::PolicyFault;
 use super::pool::{Require, Wan};
 use crate::chain::name::{HopName, NodeName};
 use crate::proxy::Proxy;
-use crate::setting::Core;
+use crate::setting::{Core, Gost};
 use crate::url::Target;
 use nodes::Ordered;
 use serde::Deserialize;
@@ -38,6 +38,8 @@ pub struct ChainPolicy {
 pub enum Driver {
     /// Groups of a proxy core: a group a hop, whose members go out by the group before.
     Clash(ClashDriver),
+    /// Hops of a gost.
+    Gost(GostDriver),
 }
 
 impl Driver {
@@ -46,6 +48,8 @@ impl Driver {
     pub fn has_legs(&self) -> bool {
         match self {
             Self::Clash(_) => true,
+            // gost asks nothing on its own, and one hop of it cannot be asked alone.
+            Self::Gost(_) => false,
         }
     }
 }
@@ -57,6 +61,29 @@ pub struct ClashDriver {
     pub core: Core,
     /// Its proxy that goes out by the last hop, if requests are to prove the whole path.
     pub proxy: Option<Proxy>,
+}
+
+/// A gost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GostDriver {
+    /// The gost.
+    pub gost: Gost,
+    /// The chain that its services go out by.
+    pub chain: String,
+    /// A service of it that goes out by the chain; requests by it prove the whole path.
+    pub proxy: Proxy,
+    /// What keeps a direct dial from leaving.
+    pub pin: Pin,
+}
+
+/// What a service is pinned to, so that what it dials directly goes nowhere else.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pin {
+    /// A device.
+    Interface(String),
+    /// A mark that routing rules know.
+    Mark(u32),
 }
 
 /// One hop.
@@ -221,6 +248,7 @@ fn usual_wan() -> Option<Wan> {
 #[serde(rename_all = "lowercase")]
 enum WrittenDriver {
     Clash(WrittenClash),
+    Gost(WrittenGost),
 }
 
 #[derive(Deserialize)]
@@ -231,6 +259,45 @@ struct WrittenClash {
     secret_file: Option<PathBuf>,
     #[serde(default)]
     proxy: Option<Proxy>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenGost {
+    url: Target,
+    credentials_file: PathBuf,
+    chain: String,
+    proxy: Proxy,
+    pin: Pin,
+    #[serde(default)]
+    allow_remote: bool,
+}
+
+impl WrittenGost {
+    fn driver(self) -> Result<GostDriver, PolicyFault> {
+        let fault = |why: &str| Err(PolicyFault::new(format!("driver.gost.{why}")));
+        let address = self.url.address();
+        let is_here = self.url.host() == "localhost" || address.is_some_and(|at| at.is_loopback());
+        if !is_here && !self.allow_remote {
+            return fault(
+                "url leaves this machine, and whoever reaches the API can run commands by it: write http://127.0.0.1:PORT, or allow_remote true",
+            );
+        }
+        if !is_here && address.is_none() {
+            return fault("url names a host of the network by a name: write its address");
+        }
+        if !self.credentials_file.is_absolute() {
+            return fault("credentials_file is no absolute path: write one that begins with /");
+        }
+        if self.chain.is_empty() {
+            return fault("chain is empty: name the chain that services go out by");
+        }
+        if self.pin == Pin::Interface(String::new()) || self.pin == Pin::Mark(0) {
+            return fault("pin is empty: name the device, or a mark that is not 0");
+        }
+        let gost = Gost { url: self.url, credentials_file: self.credentials_file };
+        Ok(GostDriver { gost, chain: self.chain, proxy: self.proxy, pin: self.pin })
+    }
 }
 
 #[derive(Deserialize)]
@@ -301,6 +368,7 @@ impl ChainPolicy {
                 core: clash::core("driver.clash", &written.url, written.secret_file.as_deref())?,
                 proxy: written.proxy,
             }),
+            WrittenDriver::Gost(written) => Driver::Gost(written.driver()?),
         };
         let policy = Self {
             driver,
@@ -324,11 +392,11 @@ impl ChainPolicy {
 }
 
 /// Drivers that the kind is meant to have and this version does not.
-const NOT_THERE: [&str; 2] = ["gost", "wireguard"];
+const NOT_THERE: [&str; 1] = ["wireguard"];
 
 /// A driver that this version does not have.
 fn not_there(driver: &str) -> PolicyFault {
     PolicyFault::new(format!(
-        "driver {driver} is not there in this version: a chain is made of groups of a proxy core, so write driver.clash"
+        "driver {driver} is not there in this version: a chain is made of groups of a proxy core or of hops of gost, so write driver.clash or driver.gost"
     ))
 }

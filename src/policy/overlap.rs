@@ -38,7 +38,8 @@ pub fn overlap(a: (&PolicyName, &Policy), b: (&PolicyName, &Policy)) -> Option<S
             both.map(|host| format!("the record of {host}"))
         }
         (Policy::Chain(a), Policy::Chain(b)) => {
-            groups(a).find_map(|ours| groups(b).find_map(|theirs| same_group(ours, theirs)))
+            let same = |ours| groups(b).find_map(|theirs| same_group(ours, theirs));
+            groups(a).find_map(same).or_else(|| same_chain(a, b))
         }
         (Policy::Chain(chain), Policy::Guard(guard))
         | (Policy::Guard(guard), Policy::Chain(chain)) => {
@@ -62,8 +63,26 @@ pub fn overlap(a: (&PolicyName, &Policy), b: (&PolicyName, &Policy)) -> Option<S
 
 /// The groups of a proxy core in which a chain selects.
 fn groups(chain: &ChainPolicy) -> impl Iterator<Item = (&Core, &str)> {
-    let chain::Driver::Clash(driver) = &chain.driver;
-    chain.hops.iter().map(|hop| (&driver.core, hop.group.as_str()))
+    let core = match &chain.driver {
+        chain::Driver::Clash(driver) => Some(&driver.core),
+        chain::Driver::Gost(_) => None,
+    };
+    core.into_iter().flat_map(|core| chain.hops.iter().map(move |hop| (core, hop.group.as_str())))
+}
+
+/// Two policies that order one hop of gost, or the services of one chain.
+fn same_chain(a: &ChainPolicy, b: &ChainPolicy) -> Option<String> {
+    let (chain::Driver::Gost(ours), chain::Driver::Gost(theirs)) = (&a.driver, &b.driver) else {
+        return None;
+    };
+    if ours.gost.url != theirs.gost.url {
+        return None;
+    }
+    if ours.chain == theirs.chain {
+        return Some(format!("chain {} of {}", ours.chain, ours.gost));
+    }
+    let both = a.hops.iter().find(|hop| b.hops.iter().any(|other| other.group == hop.group));
+    both.map(|hop| format!("hop {} of {}", hop.group, ours.gost))
 }
 
 /// Two policies that select in one group would take each other for a person.

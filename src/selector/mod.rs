@@ -103,7 +103,7 @@ impl Machine for Selector {
                 Proof::Settle(Box::new(future), Settled::Applied)
             }
             // A group holds a member, whatever another kind of setting holds.
-            Written::Overtaken { found: found @ Value::Records(_) } => {
+            Written::Overtaken { found: found @ (Value::Count(_) | Value::Records(_)) } => {
                 Proof::Unknown(format!("{setting}: it holds {found}"))
             }
             Written::Unreadable { why } => Proof::Unknown(format!("{setting}: {why}")),

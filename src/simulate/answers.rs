@@ -91,6 +91,7 @@ impl Lab {
             // A pool asks for none of these.
             Question::Core(_)
             | Question::Delays(_)
+            | Question::Gost(_)
             | Question::Nodes(_)
             | Question::Setting(_)
             | Question::Carried(_)

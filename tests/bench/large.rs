@@ -208,6 +208,7 @@ impl Bench {
             | Question::Standby(_)
             | Question::Core(_)
             | Question::Delays(_)
+            | Question::Gost(_)
             | Question::Nodes(_)
             | Question::Setting(_)
             | Question::Wait { .. }) => panic!("this pool has no reason to ask {other:?}"),

@@ -305,6 +305,7 @@ impl Lab {
             | Question::Standby(_)
             | Question::Core(_)
             | Question::Delays(_)
+            | Question::Gost(_)
             | Question::Trial(_)
             | Question::Carried(_)
             | Question::Wait { .. } => panic!("{question:?}"),

@@ -268,6 +268,7 @@ fn answers(
         Question::Standby(_)
         | Question::Core(_)
         | Question::Delays(_)
+        | Question::Gost(_)
         | Question::Nodes(_)
         | Question::Setting(_)
         | Question::Wait { .. } => panic!("no pool of a walk asks for {question:?}"),

@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** whatever passes here can be stepped without another look at it.
 
-use super::{ChainPolicy, Hop, Strategy};
+use super::{ChainPolicy, Driver, Hop, Strategy};
 use crate::policy::fault::PolicyFault;
 use crate::url::Target;
 use std::collections::BTreeSet;
@@ -60,6 +60,7 @@ impl ChainPolicy {
                 ));
             }
             validate_hop(hop)?;
+            self.validate_legs(hop)?;
             for node in &hop.nodes {
                 if node.member.is_empty() || !members.insert(&node.member) {
                     return fault(format!(
@@ -80,6 +81,25 @@ impl ChainPolicy {
             ));
         }
         self.validate_numbers()
+    }
+
+    /// What a driver without legs cannot do.
+    fn validate_legs(&self, hop: &Hop) -> Result<(), PolicyFault> {
+        if self.driver.has_legs() {
+            return Ok(());
+        }
+        let name = &hop.name;
+        if hop.strategy == Strategy::LowestLatency {
+            return Err(PolicyFault::new(format!(
+                "hop {name} has strategy lowest_latency, and a hop of gost cannot be measured alone: use fifo or round"
+            )));
+        }
+        if hop.nodes.iter().any(|node| !node.egress) {
+            return Err(PolicyFault::new(format!(
+                "hop {name} has a node with egress false, and with gost the whole path alone is asked: leave it out"
+            )));
+        }
+        Ok(())
     }
 
     fn validate_numbers(&self) -> Result<(), PolicyFault> {
@@ -123,8 +143,15 @@ impl ChainPolicy {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if !self.probe.urls.iter().any(Target::is_https) {
+        if self.driver.has_legs() && !self.probe.urls.iter().any(Target::is_https) {
             notes.push("probe.urls has no page over https: sing-box measures members by https://www.gstatic.com/generate_204 in its place".to_owned());
+        }
+        if let Driver::Gost(driver) = &self.driver {
+            let url = &driver.gost.url;
+            let is_here = url.address().is_none_or(|at| at.is_loopback());
+            if !is_here && !url.is_https() {
+                notes.push("driver.gost.url leaves this machine in clear: the password can be read on the way".to_owned());
+            }
         }
         for hop in self.hops.iter().filter(|hop| hop.nodes.len() == 1) {
             notes.push(format!("hop {} has one node: nothing stands in for it", hop.name));
