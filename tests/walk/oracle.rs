@@ -267,6 +267,7 @@ fn answers(
         }
         Question::Standby(_)
         | Question::Core(_)
+        | Question::Carried(_)
         | Question::Delays(_)
         | Question::Gost(_)
         | Question::Nodes(_)
