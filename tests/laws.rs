@@ -8,14 +8,15 @@
 //! than one slot, so there are slices. In a slice some dimensions are free, in every step and in every
 //! combination, and the others well; every slice is walked to its end.
 //!
-//! Whole, with probes that pass or fail, uplink, provider, trials and verifications all free at once, is only one slot
-//! with one endpoint (without waits, reboots, persons and failing commands). For two slots and three
-//! endpoints each other dimension is free beside the probes; for three slots and three endpoints
-//! partial lists are, and for three slots and four endpoints the probes alone. This covers the table, for its rows look at one of these things each beside the
-//! slots: at the uplink (guard a), at what serves and is left (b, c), at the list (d), at a proof. What
-//! needs two of them at once and more than one slot is not walked; the stories of `decisions.rs`,
-//! `bootstrap.rs` and `world_changes.rs` are told of some of it, and `standby.rs` goes through more of it
-//! by chance. A standby is in no slice.
+//! Whole is one slot with one endpoint: probes that pass or fail, the uplink, the provider, trials and
+//! verifications are free at once there (not so waits, reboots, persons and commands that fail). Two
+//! slots with three endpoints have each other dimension free beside the probes; where probes tell
+//! nothing, they have two endpoints. Three slots with three endpoints have partial lists, with four the
+//! probes alone. This covers the table, for its rows look at one of these things each beside the slots: at the
+//! uplink (guard a), at what serves and is left (b, c), at the list (d), at a proof. What needs two of them
+//! at once and more than one slot is not walked; the stories of `decisions.rs`, `bootstrap.rs` and
+//! `world_changes.rs` are told of some of it, and `standby.rs` goes through more of it by chance. A
+//! standby is in no slice.
 //!
 //! Of time a walk knows whether a window is over, not when. States that differ only in how an endpoint is
 //! called, in the order of a list, or in how often the same failed beyond what is told apart, are one.
@@ -37,6 +38,7 @@ mod world;
 use egressctl::policy::PoolPolicy;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::path::Path;
 use walk::canon::{APART, BRIEF, LENGTHY};
 use walk::oracle::{Menu, Probe, Says, Tried};
 use walk::rows::{Sight, codes, missing};
@@ -179,6 +181,18 @@ fn slices() -> Vec<Slice> {
                 ..abc()
             },
         ),
+        Slice {
+            asks: true,
+            ..slice(
+                "2x4, lists that have nothing in common",
+                policy(2, 3, true, &due(&at_once())),
+                &ABCD,
+                Menu {
+                    provider: vec![Says::Lists(vec!["a", "b"]), Says::Lists(vec!["c", "d"])],
+                    ..menu(&ABCD)
+                },
+            )
+        },
         one("1x2, None", with(unit(), "direct_failopen_enabled", json!(false)), ab()),
         one("1x2, Direct held", with(unit(), "emergency_commit_enabled", json!(false)), ab()),
         {
@@ -300,7 +314,7 @@ fn every_reachable_state_is_lawful_and_comes_back_and_every_row_and_reason_is_re
 #[test]
 fn no_vendor_is_named_outside_what_is_the_providers() {
     const VENDORS: [&str; 5] = ["hidemyname", "mullvad", "ivpn", "nordvpn", "gluetun"];
-    let mut folders = vec![std::path::PathBuf::from("src")];
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
     let mut looked_at = 0;
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {

@@ -73,7 +73,7 @@ fn rounds(state: &PoolState) -> u32 {
     if state.bootstrap.failed.is_empty() {
         return 0;
     }
-    let pool = state.pool.iter().flat_map(|pool| &pool.candidates);
+    let pool = state.pool.iter().flat_map(|pool| pool.candidates.iter());
     let ways = pool.map(|candidate| Way::Cached(candidate.name.clone())).chain([Way::Wan]);
     let times = |way: Way| {
         let failed = state.bootstrap.failed.iter().find(|failed| failed.way == way);
@@ -192,6 +192,7 @@ impl View<'_> {
             none_serves_since,
             none_serves_seen,
             short_list,
+            refresh_failed: _,
             ways_failed,
             refusals: _,
             refusal_wait_sec,

@@ -1,9 +1,10 @@
 //! What must hold of every step, whatever was answered, on what is remembered before and after it.
 //!
 //! The numbers are those of the invariants of the recovery plan. 8, 14 and 17, and half of 6, are of the
-//! kernel: `kernel.rs`. 10 is of the source: `laws.rs`. What the core cannot show of them is shown in the
-//! lab: open flows that live and end (16, 17) in `pool_leaks.rs` and `pool_story.rs`, the undo by real
-//! commands (8) in `pool_faults.rs` and `pool_killed.rs`, files of an old pool (13) in `pool_params.rs`.
+//! kernel: `kernel.rs`. 10 is of the source: `laws.rs`. A core has no open flows, processes or disks; what
+//! it leaves of the invariants to the shell is shown in the lab: undo by real commands that fail or are
+//! cut short (8) in `pool_faults.rs` and `pool_crash.rs`, flows that live on or end (16, 17) in `pool_story.rs`,
+//! `pool_direct.rs` and `pool_leaks.rs`.
 
 use super::canon::{FOREVER, UNKNOWN_STEPS, later};
 use super::oracle::{End, Leaf};
@@ -358,7 +359,7 @@ fn counted(policy: &PoolPolicy, leaf: &Leaf<'_>, before: &PoolState, after: &Poo
 fn kept(leaf: &Leaf<'_>, after: &PoolState) {
     let Some(future) = leaf.future() else { return };
     let slots = after.slots.values().filter_map(Slot::candidate);
-    let all = slots.chain(lists(after).flat_map(|list| &list.candidates));
+    let all = slots.chain(lists(after).flat_map(|list| list.candidates.iter()));
     for Candidate { name, config, .. } in all {
         let kept = future.generations.contains(&config.generation);
         law!(leaf, kept, "13", "the file of {name} is forgotten");

@@ -126,7 +126,7 @@ impl Slice {
         let lists = state.pool.iter().chain(&state.fresh).chain(&state.short);
         let slots = state.slots.values();
         let all: Vec<Candidate> = lists
-            .flat_map(|list| &list.candidates)
+            .flat_map(|list| list.candidates.iter())
             .chain(slots.flat_map(|slot| slot.candidate().into_iter().chain(&slot.replaced)))
             .cloned()
             .collect();

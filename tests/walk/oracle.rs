@@ -272,6 +272,7 @@ fn answers(
         | Question::Gost(_)
         | Question::Nodes(_)
         | Question::Setting(_)
+        | Question::Carried(_)
         | Question::Wait { .. } => panic!("no pool of a walk asks for {question:?}"),
     }
 }
@@ -365,7 +366,7 @@ fn listed(lab: &mut Lab, list: &ListQuestion, says: &Says) -> ListReading {
         }
     };
     lab.store(&candidates);
-    ListReading::Listed { candidates, rejected, validators: None }
+    ListReading::Listed { candidates: candidates.into(), rejected, validators: None }
 }
 
 /// Lets the proof of a decision go each way.

@@ -21,7 +21,7 @@ pub(super) fn findings(facts: &DnsFacts<'_>) -> Vec<Finding> {
         match facts.stepped.seen.setting(&setting) {
             Some(Ok(Value::Records(records))) => found.extend(record(facts, name, host, records)),
             Some(Err(why)) => unread.entry(why).or_default().push(name),
-            Some(Ok(Value::Member(_))) | None => {}
+            Some(Ok(Value::Member(_) | Value::Count(_))) | None => {}
         }
     }
     found.extend(unread.into_iter().filter_map(|(why, hosts)| {
