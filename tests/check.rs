@@ -8,6 +8,7 @@
     clippy::indexing_slicing,
     clippy::as_conversions,
     clippy::print_stderr,
+    clippy::too_many_lines,
     reason = "test code"
 )]
 

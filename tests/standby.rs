@@ -1,6 +1,7 @@
 //! The standby tunnel: what it is good for, when it is up, and what it never does.
 
 #![allow(
+    clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,

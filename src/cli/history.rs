@@ -35,7 +35,9 @@ pub(super) fn history(places: &Places, args: &HistoryArgs) -> u8 {
         }
     };
     if args.json {
-        lines.iter().for_each(|line| say(line));
+        for line in lines {
+            say(&line);
+        }
         return Exit::Fine.code();
     }
     let screen = terminal::screen();

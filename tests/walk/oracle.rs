@@ -272,7 +272,6 @@ fn answers(
         | Question::Gost(_)
         | Question::Nodes(_)
         | Question::Setting(_)
-        | Question::Carried(_)
         | Question::Wait { .. } => panic!("no pool of a walk asks for {question:?}"),
     }
 }
