@@ -188,6 +188,7 @@ fn slices() -> Vec<Slice> {
                 policy(2, 3, true, &due(&at_once())),
                 &ABCD,
                 Menu {
+                    probes: vec![Probe::Passes],
                     provider: vec![Says::Lists(vec!["a", "b"]), Says::Lists(vec!["c", "d"])],
                     ..menu(&ABCD)
                 },
