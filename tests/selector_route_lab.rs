@@ -16,7 +16,8 @@ use lab::pool::Step;
 use lab::{Lab, gateway, names};
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// No story here takes longer.
@@ -150,9 +151,26 @@ impl Office {
         );
         fs::write(folder.join("ip"), text).unwrap();
         fs::set_permissions(folder.join("ip"), fs::Permissions::from_mode(0o755)).unwrap();
+        self.step_on(&gateway::path_with(&folder))
+    }
+
+    /// A step that finds its programs there.
+    fn step_on(&self, path: &str) -> Step {
         let mut command = self.lab.gw().egressctl_command(&["step", "office", "--now", "--json"]);
-        command.env("PATH", gateway::path_with(&folder));
+        command.env("PATH", path);
         Step::of(self.lab.gw().finish(command))
+    }
+
+    /// A step on a machine that has no program for tunnels.
+    fn step_without_wireguard(&self) -> Step {
+        let folder = self.lab.folder().join("few");
+        fs::create_dir_all(&folder).unwrap();
+        for program in ["ip", "nft"] {
+            let mut places =
+                lab::space::PATH.split(':').map(|place| Path::new(place).join(program));
+            symlink(places.find(|path| path.exists()).unwrap(), folder.join(program)).unwrap();
+        }
+        self.step_on(folder.to_str().unwrap())
     }
 }
 
@@ -303,6 +321,8 @@ fn a_device_that_goes_is_left_and_main_keeps_the_strangers_default() {
     assert_eq!((step.code, codes(&step)), (Some(1), vec!["route-taken".to_owned()]), "{step:#?}");
     assert_eq!(office.kernel(), UNTOUCHED);
     gw.space().batch("route del default\nroute add default via 203.0.113.1 metric 100\n");
+    let step = office.step_without_wireguard();
+    assert_eq!(step.went(), (Some(0), "-", "ON_PRIMARY"), "{step:#?}");
     office.until("ON_PRIMARY");
     let client = office.lab.client(1);
     assert_eq!((client.exit(), office.lab.gw().exit_as("65534")), (first(), first()));
@@ -318,6 +338,15 @@ fn a_device_that_goes_is_left_and_main_keeps_the_strangers_default() {
     let said = gw.egressctl(&["switch", "office", "eth0"]);
     assert_eq!((said.code, client.exit()), (Some(0), first()), "{said:?}");
     assert_eq!(gw.egressctl(&["switch", "office", "eth9"]).code, Some(2));
+    // Under the pause nothing is changed, and what is seen is remembered.
+    gw.space().batch("link set eth2 down\nlink set eth2 up\naddr flush dev eth2\n");
+    assert!(codes(&office.step()).contains(&"paused".to_owned()));
+    let seen = gw.egressctl(&["status", "office", "--json"]);
+    let seen: Value = serde_json::from_str(&seen.stdout).unwrap();
+    let why = seen["channels"][1]["why"].as_str().unwrap();
+    assert_eq!(why, "eth2 has no address in the network of its gateway 10.200.0.1");
+    gw.space().batch("addr add 10.200.0.2/24 dev eth2\n");
+    assert!(codes(&office.step()).contains(&"paused".to_owned()));
     let status = gw.egressctl(&["status", "office"]);
     assert!(status.code == Some(0) && status.stdout.contains("ON_PRIMARY"), "{status:?}");
     assert!(gw.ip("route show default").contains("via 203.0.113.1 dev eth0 metric 100"));
