@@ -194,6 +194,7 @@ fn slices() -> Vec<Slice> {
                 },
             )
         },
+        one("1x2, verifications within grace", unit(), Menu { proofs_fail: true, ..ab() }),
         one("1x2, None", with(unit(), "direct_failopen_enabled", json!(false)), ab()),
         one("1x2, Direct held", with(unit(), "emergency_commit_enabled", json!(false)), ab()),
         {
