@@ -14,6 +14,7 @@ mod delays;
 mod gost;
 mod kernel;
 mod nodes;
+mod outline;
 mod pages;
 mod standby;
 
@@ -29,10 +30,11 @@ pub use delays::{Delay, DelayQuestion, DelayReading};
 pub use gost::{GostHop, GostQuestion, GostReading, GostSeen, GostService};
 pub use kernel::{Counters, KernelReading, KernelScope, Keys, Realm};
 pub use nodes::{Handshake, NodeCheck, NodeReading, NodesReading};
+pub use outline::Outline;
 pub use pages::{AnyOrAll, Asker, Expect, Page, PageReading, Pages, PagesReading, Way};
 pub use standby::{StandbyQuestion, StandbyReading};
 
-use crate::setting::{Setting, Value};
+use crate::setting::{Setting, Source, Value};
 use crate::time::Moment;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -54,6 +56,8 @@ pub enum Question {
     Standby(Box<StandbyQuestion>),
     /// A proxy core.
     Core(Box<CoreQuestion>),
+    /// What a proxy core was told, as its own files say.
+    Outline(Source),
     /// How long members of a proxy core take.
     Delays(Box<DelayQuestion>),
     /// A gost.
@@ -85,6 +89,7 @@ impl Question {
             | Self::Pages(_)
             | Self::Standby(_)
             | Self::Core(_)
+            | Self::Outline(_)
             | Self::Delays(_)
             | Self::Gost(_)
             | Self::Nodes(_)
@@ -105,6 +110,7 @@ impl Question {
             | Self::List(_)
             | Self::Standby(_)
             | Self::Core(_)
+            | Self::Outline(_)
             | Self::Delays(_)
             | Self::Gost(_)
             | Self::Nodes(_)
@@ -137,6 +143,8 @@ pub enum Reading {
     Standby(Box<StandbyReading>),
     /// The core.
     Core(Box<CoreReading>),
+    /// What it was told, or why nobody knows.
+    Outline(Box<Result<Outline, CoreFault>>),
     /// What it measured.
     Delays(DelayReading),
     /// The gost.
@@ -258,6 +266,14 @@ impl Observation {
     pub fn carried(&self) -> impl Iterator<Item = (u32, &CarriedReading)> {
         self.readings.iter().filter_map(|(question, reading)| match (question, reading) {
             (Question::Carried(asked), Reading::Carried(seen)) => Some((asked.turn, seen)),
+            _ => None,
+        })
+    }
+
+    /// What proxy cores were told.
+    pub fn outlines(&self) -> impl Iterator<Item = (&Source, &Result<Outline, CoreFault>)> {
+        self.readings.iter().filter_map(|(question, reading)| match (question, reading) {
+            (Question::Outline(asked), Reading::Outline(seen)) => Some((asked, seen.as_ref())),
             _ => None,
         })
     }

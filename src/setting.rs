@@ -65,8 +65,22 @@ pub enum Value {
 pub struct Core {
     /// Where it listens.
     pub control: Control,
-    /// The file with its secret, if it has one.
+    /// The file with its secret, if the policy names one.
     pub secret_file: Option<PathBuf>,
+    /// Where else its secret is found, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_in: Option<Source>,
+}
+
+/// Where what a core was told is found: it is looked at each time, so that a core that began anew at
+/// another port or with another secret is the same core.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Source {
+    /// In its configuration: a file, or a folder of them.
+    File(PathBuf),
+    /// Where the running process was told to look, by the process's name; `None`: by any that a
+    /// core is known by.
+    Process(Option<String>),
 }
 
 /// A gost with its web API, and how it is reached.
@@ -85,6 +99,8 @@ pub enum Control {
     Http(Target),
     /// HTTP on a unix socket.
     Unix(PathBuf),
+    /// Where the core was told to listen.
+    Found(Source),
 }
 
 /// A write.
@@ -189,6 +205,17 @@ impl fmt::Display for Core {
         match &self.control {
             Control::Http(url) => f.write_str(url.as_str()),
             Control::Unix(path) => write!(f, "{}", path.display()),
+            Control::Found(source) => source.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "the core of {}", harmless(&path.display().to_string())),
+            Self::Process(Some(name)) => write!(f, "the running {}", harmless(name)),
+            Self::Process(None) => f.write_str("the running core"),
         }
     }
 }

@@ -32,7 +32,7 @@ const MEMBERS: [&str; 3] = ["a b", "c/d?", "ü+%"];
 
 fn at(fake: &FakeCore) -> At {
     let url = Target::try_from(fake.url()).unwrap();
-    At { control: Control::Http(url), secret_file: None }
+    At { control: Control::Http(url), secret_file: None, secret_in: None }
 }
 
 fn with_secret(fake: &FakeCore, file: &Path) -> At {
@@ -181,7 +181,7 @@ fn a_unix_socket_is_asked_alike_and_its_owner_is_seen() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("core.sock");
     let mut fake = FakeCore::start_unix(Core::mihomo("out", &["a", "b"]), &path);
-    let here = At { control: Control::Unix(path), secret_file: None };
+    let here = At { control: Control::Unix(path), secret_file: None, secret_in: None };
     clash::select(&here, "out", "b").unwrap();
     let seen = look(&here, &["out"]).unwrap();
     assert_eq!(seen.groups["out"].as_ref().unwrap().now, "b");

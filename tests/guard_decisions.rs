@@ -5,14 +5,16 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
+    clippy::wildcard_enum_match_arm,
     missing_docs,
     reason = "test code"
 )]
 
 mod guard_world;
 
+use egressctl::observation::{Asker, CoreFault, Outline, Question, Way};
 use egressctl::policy::GuardPolicy;
-use guard_world::{AUTO, FAST, PICK, Play, SLOW, Step, Write, policy};
+use guard_world::{AUTO, FAST, PICK, Play, SLOW, Step, Write, outline, policy, seeking};
 use serde_json::json;
 use std::fmt::Write as _;
 
@@ -129,6 +131,107 @@ fn what_passes_by_nobody_leaves_the_automatic_group_in_charge_and_backs_off() {
     let few = self::policy(&json!({ "candidates_per_step": 1 }));
     let mut story = Story::new(&few);
     story.passes(&[SLOW]).tell().tell().tell().is("guard_not_finished");
+}
+
+#[test]
+fn an_uplink_that_falls_while_members_are_tried_is_held_against_none_of_them() {
+    let policy = usual();
+    let mut story = Story::new(&policy);
+    story.passes(&[]).quietly(1).play.world.wan_falls = true;
+    story.tell().is("guard_offline_meanwhile");
+    let mut story = Story::taken_over(&policy);
+    story.passes(&[PICK, FAST, SLOW]).quietly(2).play.world.wan_falls = true;
+    story.tell().is("guard_offline_in_a_trial");
+    let mut story = Story::new(&policy);
+    story.passes(&[]).quietly(1).play.world.proxy_falls = true;
+    story.tell().is("guard_undetermined_meanwhile");
+}
+
+#[test]
+fn what_the_policy_does_not_name_is_found_and_what_it_names_stands() {
+    let policy = seeking(&json!({}));
+    let mut story = Story::new(&policy);
+    story.passes(&[FAST, SLOW]).tell().tell().is("guard_found_takes_over");
+    story.play.world.outline = Err(CoreFault::Down("no process of sing-box or mihomo runs".into()));
+    story.tell().is("guard_not_found");
+    story.play.world.outline =
+        Err(CoreFault::Strange("several cores run: name driver.clash.config".into()));
+    story.tell().is("guard_found_twice");
+    // What is found elsewhere is not asked where the policy names it.
+    let named =
+        json!({ "group": "select", "automatic": AUTO, "proxy": "socks5h://127.0.0.1:1080" });
+    let policy = seeking(&named);
+    let mut play = Play::new(&policy);
+    play.world.outline = Ok(Outline {
+        selectors: [("other".to_owned(), vec!["fastest".to_owned()])].into(),
+        automatic: ["fastest".to_owned()].into(),
+        proxies: Vec::new(),
+        ..outline()
+    });
+    play.step();
+    play.step();
+    let mut asked = play.world.asked.iter();
+    let round = asked.find_map(|question| match question {
+        Question::Pages(pages) if pages.asker != Asker::Wan => Some(pages),
+        _ => None,
+    });
+    let named = "socks5h://127.0.0.1:1080".to_owned().try_into().unwrap();
+    assert_eq!(round.unwrap().way, Way::Proxy(named));
+    assert_eq!(play.state.unwrap().names, ["select".to_owned(), AUTO.to_owned()]);
+}
+
+#[test]
+fn what_cannot_be_found_is_told_with_what_to_name() {
+    type Change = fn(&mut Outline);
+    let several = |named| (seeking(&named), "name group and automatic in the policy");
+    let cases: [(Change, (GuardPolicy, &str)); 5] = [
+        (|all| all.selectors.clear(), (seeking(&json!({})), "has no selector that holds a group")),
+        (
+            |all| {
+                all.selectors.insert("video".to_owned(), vec![AUTO.to_owned()]);
+                all.default_way = None;
+            },
+            several(json!({})),
+        ),
+        (
+            |all| {
+                all.automatic.insert(FAST.to_owned());
+            },
+            several(json!({ "group": "select" })),
+        ),
+        (
+            |all| {
+                all.proxies.clear();
+                all.other_proxies = vec!["in asks for a password".to_owned()];
+            },
+            (seeking(&json!({})), "no proxy on loopback that can be used (in asks for a password)"),
+        ),
+        (
+            |all| all.control = Err("external_controller is not set".to_owned()),
+            (seeking(&json!({})), "/etc/core.json: external_controller is not set"),
+        ),
+    ];
+    for (change, (policy, told)) in cases {
+        let mut play = Play::new(&policy);
+        let mut outline = outline();
+        change(&mut outline);
+        play.world.outline = Ok(outline);
+        let step = play.step();
+        assert_eq!(step.codes(), ["core-unusable"]);
+        assert!(step.reasons[0].text.contains(told), "{told}: {:?}", step.reasons);
+        assert_eq!(play.state, None);
+    }
+}
+
+#[test]
+fn of_several_groups_the_one_that_leads_all_else_is_found() {
+    let policy = seeking(&json!({}));
+    let mut play = Play::new(&policy);
+    let mut outline = outline();
+    outline.selectors.insert("video".to_owned(), vec![AUTO.to_owned()]);
+    play.world.outline = Ok(outline);
+    play.step();
+    assert_eq!(play.state.unwrap().names, ["select".to_owned(), AUTO.to_owned()]);
 }
 
 #[test]

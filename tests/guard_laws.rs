@@ -46,6 +46,10 @@ enum Event {
     Writes(Write, &'static [&'static str]),
     CoreDown,
     WanDown,
+    /// The uplink falls while something is tried; requests pass by these before.
+    WanFalls(&'static [&'static str]),
+    /// The core's proxy is gone while something is tried.
+    ProxyFalls,
     ProxyDown,
     /// The core begins anew and forgets.
     Forgets,
@@ -80,6 +84,9 @@ fn events() -> Vec<Event> {
     all.extend([
         Event::CoreDown,
         Event::WanDown,
+        Event::WanFalls(&[]),
+        Event::WanFalls(ALL),
+        Event::ProxyFalls,
         Event::ProxyDown,
         Event::Forgets,
         Event::ForgetsOffline,
@@ -141,10 +148,11 @@ fn edge(before: &Play<'static>, event: Event, met: &mut Met) -> Option<Play<'sta
     let state = before.state.as_ref().unwrap();
     let world = &mut play.world;
     world.writes.clear();
+    world.asked.clear();
     world.later(STEP);
     (world.core_up, world.wan, world.proxy, world.write) = (true, true, true, Write::Takes);
     world.all = [AUTO, PICK, FAST, SLOW, SLOWEST, "DIRECT"].map(str::to_owned).into();
-    world.keeps = false;
+    (world.keeps, world.wan_falls, world.proxy_falls) = (false, false, false);
     let set = |members: &[&'static str]| members.iter().copied().collect::<BTreeSet<_>>();
     (world.passes, world.unmeasured) = (set(ALL), BTreeSet::new());
     let mut persons = None;
@@ -157,6 +165,8 @@ fn edge(before: &Play<'static>, event: Event, met: &mut Met) -> Option<Play<'sta
         Event::Writes(write, passes) => (world.write, world.passes) = (write, set(passes)),
         Event::CoreDown => world.core_up = false,
         Event::WanDown => (world.wan, world.passes) = (false, set(&[])),
+        Event::WanFalls(passes) => (world.wan_falls, world.passes) = (true, set(passes)),
+        Event::ProxyFalls => (world.proxy_falls, world.passes) = (true, set(&[])),
         Event::ProxyDown => world.proxy = false,
         Event::Forgets => world.restart(),
         Event::ForgetsOffline => {
@@ -211,6 +221,20 @@ fn edge(before: &Play<'static>, event: Event, met: &mut Met) -> Option<Play<'sta
     assert!(!still || by_person || writes.is_empty(), "{}", say());
     // With the proxy gone nothing can be proven, so only what was lost is written again.
     assert!(event != Event::ProxyDown || again || writes.is_empty(), "{}", say());
+    // What is tried while the uplink falls shows nothing: it is put back and not counted.
+    let falls = matches!(event, Event::WanFalls(_) | Event::ProxyFalls);
+    if falls && !writes.is_empty() && !again {
+        let was = before.state.as_ref().unwrap();
+        assert_eq!(play.world.selected, stood, "{}", say());
+        assert_eq!(
+            (state.mode, state.failed_rounds, &state.backoff, &state.give_back, &state.list),
+            (was.mode, was.failed_rounds, &was.backoff, &was.give_back, &was.list),
+            "{}",
+            say()
+        );
+        let why = if event == Event::ProxyFalls { "undetermined" } else { "offline" };
+        assert_eq!(step.codes(), [why], "{}", say());
+    }
     // Nothing is written when nothing was measured.
     assert!(!step.codes().contains(&"none-measured") || writes.is_empty(), "{}", say());
     // What sends requests past every proxy is never selected, nor what the group uses.

@@ -11,6 +11,7 @@
 use egressctl::names::PolicyName;
 use egressctl::policy::guard::Params;
 use egressctl::policy::{GuardPolicy, Policy, overlap};
+use egressctl::setting::{Control, Core, Source};
 use egressctl::url::Target;
 use serde_json::{Value, json};
 
@@ -68,7 +69,28 @@ fn every_contradiction_is_refused_with_what_to_write_instead() {
             "begins with /",
         ),
         (json!({ "proxy": "http://192.0.2.1:2080" }), "127.0.0.1"),
-        (json!({ "proxy": null }), "invalid type: null"),
+        (json!({ "proxy": null }), "proxy is missing: name it, or name driver.clash.config"),
+        (json!({ "group": null }), "group is missing"),
+        (json!({ "automatic": null }), "automatic is missing"),
+        (
+            json!({ "driver": { "clash": { "config": "/c.json", "process": "sing-box" } } }),
+            "names config and process",
+        ),
+        (json!({ "driver": { "clash": { "config": "c.json" } } }), "begins with /"),
+        (
+            json!({ "driver": { "clash": { "config": "/c.json", "secret_file": "s" } } }),
+            "secret_file",
+        ),
+        (
+            json!({ "driver": { "clash": { "process": "/usr/bin/sing-box" } } }),
+            "belongs into config",
+        ),
+        (json!({ "driver": { "clash": { "process": "" } } }), "is no name of a program"),
+        (
+            json!({ "driver": { "clash": { "url": "http://192.0.2.1:9090", "config": "/c.json" } } }),
+            "leaves this machine",
+        ),
+        (json!({ "driver": { "clash": { "confg": "/c.json" } } }), "did you mean \"config\"?"),
         (json!({ "group": "" }), "group or automatic is empty"),
         (json!({ "automatic": "select" }), "automatic is a member of group"),
         (json!({ "members": [] }), "leave it out for all"),
@@ -90,6 +112,35 @@ fn every_contradiction_is_refused_with_what_to_write_instead() {
     ] {
         let why = parsed(&change).unwrap_err();
         assert!(why.contains(told), "{change}: {why}");
+    }
+}
+
+#[test]
+fn what_is_named_stands_and_the_rest_is_found_where_the_policy_says() {
+    let core = |clash: Value| {
+        let found = json!({ "driver": { "clash": clash }, "group": null, "automatic": null, "proxy": null });
+        let policy = parsed(&found).unwrap();
+        (policy.core, policy.source)
+    };
+    let file = Source::File("/c.json".into());
+    let (found, source) = core(json!({ "config": "/c.json" }));
+    let whole = Core {
+        control: Control::Found(file.clone()),
+        secret_file: None,
+        secret_in: Some(file.clone()),
+    };
+    assert_eq!((found, source), (whole, Some(file.clone())));
+    let (named, _) = core(json!({ "config": "/c.json", "url": "http://127.0.0.1:9090" }));
+    let url = Target::try_from("http://127.0.0.1:9090".to_owned()).unwrap();
+    assert_eq!((named.control, named.secret_in), (Control::Http(url), Some(file)));
+    let (named, _) = core(json!({ "config": "/c.json", "secret_file": "/s" }));
+    assert_eq!((named.secret_file, named.secret_in), (Some("/s".into()), None));
+    for (clash, shown) in [
+        (json!({ "config": "/c.json" }), "the core of /c.json"),
+        (json!({ "process": "verge-mihomo" }), "the running verge-mihomo"),
+        (json!({}), "the running core"),
+    ] {
+        assert_eq!(core(clash).0.to_string(), shown);
     }
 }
 
@@ -124,4 +175,13 @@ fn two_policies_do_not_select_in_one_group() {
     let mut elsewhere = usual();
     elsewhere["group"] = json!("other");
     assert_eq!(overlap((&a, &guard), (&b, &Policy::parse(&elsewhere.to_string()).unwrap())), None);
+    // A group that is found may be the other's.
+    let seeking = |group: Option<&str>| {
+        let policy = json!({ "kind": "guard", "driver": { "clash": { "config": "/c.json" } }, "group": group });
+        Policy::parse(&policy.to_string()).unwrap()
+    };
+    let any = Some("a group of the core of /c.json: name group in both".to_owned());
+    assert_eq!(overlap((&a, &seeking(None)), (&b, &seeking(Some("x")))), any);
+    assert_eq!(overlap((&a, &seeking(Some("y"))), (&b, &seeking(Some("x")))), None);
+    assert_eq!(overlap((&a, &seeking(None)), (&b, &guard)), None);
 }

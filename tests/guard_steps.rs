@@ -52,6 +52,40 @@ fn went(code: i32, what: &str, why: &str) -> (i32, String, String) {
     (code, what.to_owned(), why.to_owned())
 }
 
+/// The secret of a core whose files are found.
+const SECRET: &str = "hush-0815-hush";
+
+/// What sing-box is told about this core.
+fn sing_box_file(control: &str, proxy: &str, secret: &str) -> String {
+    format!(
+        r#"{{ // "automatic" is what chooses
+        "inbounds": [
+            {{ "type": "mixed", "tag": "private", "listen": "127.0.0.1", "listen_port": 1, "users": [{{ "username": "a", "password": "{SECRET}" }}] }},
+            {{ "type": "mixed", "tag": "in", "listen": "127.0.0.1", "listen_port": {proxy} }},
+        ],
+        "outbounds": [
+            {{ "type": "urltest", "tag": "{AUTO}", "outbounds": ["{PICK}", "{FAST}", "{SLOW}"] }},
+            {{ "type": "selector", "tag": "{GROUP}", "outbounds": ["{AUTO}", "{PICK}", "{FAST}", "{SLOW}", "direct"] }},
+        ],
+        "experimental": {{ "clash_api": {{ "external_controller": "127.0.0.1:{control}", "secret": "{secret}" }} }}, # done
+    }}"#
+    )
+}
+
+/// What mihomo is told about it.
+fn mihomo_file(control: &str, proxy: &str, secret: &str) -> String {
+    format!(
+        "mixed-port: {proxy}\nallow-lan: false\nexternal-controller: 127.0.0.1:{control}\nsecret: '{secret}'\n\
+         all: &all {{ proxies: ['{AUTO}', '{PICK}', '{FAST}', '{SLOW}', DIRECT] }}\n\
+         proxy-groups:\n  - {{ name: '{AUTO}', type: url-test, proxies: ['{PICK}', '{FAST}', '{SLOW}'] }}\n\
+         \x20 - {{ name: '{GROUP}', type: select, <<: *all }}\nrules:\n  - MATCH,{GROUP}\n"
+    )
+}
+
+fn port(url: &str) -> String {
+    url.rsplit(':').next().unwrap().to_owned()
+}
+
 /// A policy on loopback without waits, whose core and members a test has in hand.
 struct Bench {
     folder: TempDir,
@@ -358,6 +392,171 @@ fn what_the_core_lacks_is_told_and_nothing_is_written() {
         assert!(bench.selections().is_empty());
         assert!(bench.status().0 >= 2);
     }
+}
+
+#[test]
+fn what_the_policy_does_not_name_is_found_in_the_cores_files_and_their_secret_is_never_shown() {
+    type File = fn(&str, &str, &str) -> String;
+    for (name, file) in [("core.json", sing_box_file as File), ("core.yaml", mihomo_file as File)] {
+        let files = tempfile::tempdir().unwrap();
+        let config = files.path().join(name);
+        let mut core = Bench::core_of(&[PICK, FAST, SLOW]);
+        core.secret = Some(SECRET.to_owned());
+        let mut bench = Bench::with(core, |policy| {
+            let url = |value: &Value| port(value.as_str().unwrap());
+            let (control, proxy) = (url(&policy["driver"]["clash"]["url"]), url(&policy["proxy"]));
+            std::fs::write(&config, file(&control, &proxy, SECRET)).unwrap();
+            policy["driver"]["clash"] = json!({ "config": config });
+            for key in ["group", "automatic", "proxy"] {
+                policy[key] = Value::Null;
+            }
+        });
+        let written = std::fs::metadata(&config).unwrap().modified().unwrap();
+        bench.takes_over();
+        let mut told = String::new();
+        let mut tell = |run: Run| {
+            told += &run.out;
+            told += &run.err;
+        };
+        for args in
+            [&["plan", "home"][..], &["status", "home"], &["check", "home"], &["history", "home"]]
+        {
+            tell(bench.run(args));
+            tell(bench.run(&[args, &["--json"]].concat()));
+        }
+        tell(bench.run(&["switch", "home", SLOW]));
+        tell(bench.run(&["switch", "home", AUTO]));
+        // The core has another secret than the file says, and is asked for by a person.
+        bench.core.core().secret = Some("other".to_owned());
+        let refused = bench.run(&["step", "home", "--json"]);
+        assert_eq!((refused.code, refused.went().2.as_str()), (1, "core-unusable"), "{refused:?}");
+        assert!(refused.out.contains("401"), "{refused:?}");
+        tell(refused);
+        bench.core.core().secret = Some(SECRET.to_owned());
+        bench.core.core().fault = Some(Fault::DiesAtSelections);
+        tell(bench.run(&["switch", "home", FAST]));
+        bench.core.core().fault = None;
+        assert!(bench.folder.path().join("state/home/journal.json").exists());
+        for file in ["state.json", "state.json.bak", "journal.json", "history.jsonl"] {
+            let path = bench.folder.path().join("state/home").join(file);
+            told += &std::fs::read_to_string(&path).unwrap();
+        }
+        assert!(told.contains("hush") == false, "{told}");
+        bench.core.down();
+        bench.core.up();
+        assert_eq!(bench.step().0, 5);
+        assert_eq!(std::fs::metadata(&config).unwrap().modified().unwrap(), written);
+    }
+}
+
+#[test]
+fn a_core_that_comes_back_elsewhere_with_another_secret_is_found_again() {
+    let files = tempfile::tempdir().unwrap();
+    let config = files.path().join("core.json");
+    let mut proxy = String::new();
+    let mut core = Bench::core_of(&[PICK, FAST, SLOW]);
+    core.secret = Some(SECRET.to_owned());
+    let mut bench = Bench::with(core, |policy| {
+        let url = |value: &Value| port(value.as_str().unwrap());
+        proxy = url(&policy["proxy"]);
+        std::fs::write(
+            &config,
+            sing_box_file(&url(&policy["driver"]["clash"]["url"]), &proxy, SECRET),
+        )
+        .unwrap();
+        policy["driver"]["clash"] = json!({ "config": config });
+        policy["proxy"] = Value::Null;
+    });
+    bench.takes_over();
+    bench.core.down();
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> TEMPORARY steady", "core-down"));
+    let mut other = bench.core.core().clone();
+    other.restart();
+    other.secret = Some("new".to_owned());
+    let other = FakeCore::start(other);
+    std::fs::write(&config, sing_box_file(&port(&other.url()), &proxy, "new")).unwrap();
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> TEMPORARY applied", "choice-lost"));
+    assert_eq!(other.core().now(GROUP), FAST);
+    // What the policy names stands, whatever the file says.
+    std::fs::write(&config, sing_box_file("1", "1", "wrong")).unwrap();
+    let secret = files.path().join("secret");
+    std::fs::write(&secret, "new").unwrap();
+    let path = bench.folder.path().join("policies/home.json");
+    let mut policy: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    policy["driver"]["clash"] =
+        json!({ "config": config, "url": other.url(), "secret_file": secret });
+    policy["proxy"] = json!(bench.proxy.url());
+    std::fs::write(&path, policy.to_string()).unwrap();
+    let (code, _, why) = bench.step();
+    assert_eq!((code, why.as_str()), (0, "settling"));
+}
+
+/// A process that was started as mihomo is, and ends with the test.
+fn seeming_mihomo(name: &str, folder: &std::path::Path) -> std::process::Child {
+    use std::os::unix::process::CommandExt as _;
+    let mut command = Command::new("sh");
+    command.arg0(format!("/usr/bin/{name}")).args(["-c", "read line", "-d", "home"]);
+    command.current_dir(folder).stdin(std::process::Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn a_core_is_found_by_its_process_and_of_two_none_is_taken() {
+    let files = tempfile::tempdir().unwrap();
+    let name = format!("mihomo-{}", std::process::id());
+    std::fs::create_dir(files.path().join("home")).unwrap();
+    let mut core = Bench::core_of(&[PICK, FAST, SLOW]);
+    core.secret = Some(SECRET.to_owned());
+    let bench = Bench::with(core, |policy| {
+        let url = |value: &Value| port(value.as_str().unwrap());
+        let (control, proxy) = (url(&policy["driver"]["clash"]["url"]), url(&policy["proxy"]));
+        std::fs::write(
+            files.path().join("home/config.yaml"),
+            mihomo_file(&control, &proxy, SECRET),
+        )
+        .unwrap();
+        policy["driver"]["clash"] = json!({ "process": name });
+        for key in ["group", "automatic", "proxy"] {
+            policy[key] = Value::Null;
+        }
+    });
+    let none = bench.run(&["step", "home", "--json"]);
+    assert_eq!((none.code, none.went().2.as_str()), (1, "core-down"), "{none:?}");
+    let mut first = seeming_mihomo(&name, files.path());
+    bench.takes_over();
+    let mut second = seeming_mihomo(&name, files.path());
+    let twice = bench.run(&["step", "home", "--json"]);
+    assert_eq!((twice.code, twice.went().2.as_str()), (1, "core-unusable"), "{twice:?}");
+    for part in
+        [first.id().to_string(), second.id().to_string(), "name driver.clash.config".to_owned()]
+    {
+        assert!(twice.out.contains(&part), "{part}: {twice:?}");
+    }
+    assert_eq!(bench.selected(), FAST);
+    for child in [&mut first, &mut second] {
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> TEMPORARY steady", "core-down"));
+}
+
+#[test]
+fn members_that_a_provider_brought_are_measured_where_mihomo_has_them() {
+    let mut core = Bench::core_of(&[PICK, FAST, SLOW]);
+    core.version = json!({ "meta": true, "version": "v1.19.12" });
+    for member in [PICK, FAST, SLOW] {
+        core.odd.remove(member);
+    }
+    core.provided = vec![PICK.to_owned(), FAST.to_owned(), SLOW.to_owned()];
+    let bench = Bench::with(core, |_| {});
+    bench.takes_over();
+    let asked = bench.core.core().asked.clone();
+    let measured = |line: &&String| line.contains("/healthcheck?url=");
+    let paths: Vec<&str> =
+        asked.iter().filter(measured).map(|line| line.split('?').next().unwrap()).collect();
+    assert!(paths.contains(&"GET /providers/proxies/sub%2F1/fi%201/healthcheck"), "{asked:#?}");
+    // Checking a whole provider or group would cost what all of its members cost.
+    assert!(!paths.contains(&"GET /providers/proxies/sub%2F1/healthcheck"), "{asked:#?}");
+    assert!(!asked.iter().any(|line| line.contains("/group/")), "{asked:#?}");
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn whole_guard() -> Value {
         "$schema": "/usr/share/egressctl/policy.schema.json",
         "kind": "guard",
         "description": "all of it",
-        "driver": { "clash": { "url": "unix:///run/core.sock", "secret_file": "/s" } },
+        "driver": { "clash": { "config": "/c.json", "url": "unix:///run/core.sock", "secret_file": "/s" } },
         "group": "select", "automatic": "auto", "members": ["a", "b"], "proxy": "socks5h://127.0.0.1:1080",
         "probe": { "urls": ["https://192.0.2.1/"], "require": "all", "expect_status": [200], "timeout_sec": 3 },
         "reference": { "urls": ["http://192.0.2.2/"] },

@@ -16,6 +16,8 @@ pub struct Sources {
     pub files: Vec<PathBuf>,
     /// Folders of which every `.json` is read (sing-box).
     pub folders: Vec<PathBuf>,
+    /// The folder that mihomo keeps everything else in, where one is named.
+    pub home: Option<PathBuf>,
 }
 
 /// Finds the configuration in a core's arguments, the program's own name left out.
@@ -24,9 +26,13 @@ pub fn sources(program: Program, arguments: &[String]) -> Sources {
     let mut found = Sources::default();
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
-        let (flag, joined) = match word.split_once('=') {
-            Some((flag, value)) => (flag, Some(value.to_owned())),
-            None => (word.as_str(), None),
+        let (flag, joined) = match (word.split_once('='), word.split_at_checked(2)) {
+            (Some((flag, value)), _) => (flag, Some(value.to_owned())),
+            // sing-box takes the value of a short flag in the same word, too.
+            (None, Some((flag @ ("-c" | "-C" | "-D"), value))) if !value.is_empty() => {
+                (flag, Some(value.to_owned()))
+            }
+            (None, _) => (word.as_str(), None),
         };
         let mut value = || joined.clone().or_else(|| words.next().cloned()).map(PathBuf::from);
         match (program, flag) {
@@ -40,17 +46,38 @@ pub fn sources(program: Program, arguments: &[String]) -> Sources {
             (Program::SingBox | Program::Mihomo | Program::Other, _) => {}
         }
     }
-    if found.files.is_empty() && found.folders.is_empty() {
-        found.files.extend(match program {
-            Program::SingBox => Some(PathBuf::from("config.json")),
-            Program::Mihomo => Some(PathBuf::from("config.yaml")),
-            Program::Other => None,
-        });
+    match program {
+        Program::SingBox if found.files.is_empty() && found.folders.is_empty() => {
+            found.files.push(PathBuf::from("config.json"));
+        }
+        Program::Mihomo => {
+            // A file that is named begins where the process works, and only the usual one there.
+            found.home = found.folder.take();
+            if found.files.is_empty() {
+                let folder = found.home.clone().unwrap_or_default();
+                found.files.push(folder.join("config.yaml"));
+            }
+        }
+        Program::SingBox | Program::Other => {}
     }
     found
 }
 
 impl Sources {
+    /// The same for a process whose user's home is this: mihomo that is told nothing looks there.
+    #[must_use]
+    pub fn at_home(self, program: Program, home: Option<&Path>) -> Self {
+        match (program, home, self.files.as_slice()) {
+            (Program::Mihomo, Some(home), [file])
+                if self.home.is_none() && *file == Path::new("config.yaml") =>
+            {
+                let home = home.join(".config/mihomo");
+                Self { files: vec![home.join("config.yaml")], home: Some(home), ..self }
+            }
+            (_, _, _) => self,
+        }
+    }
+
     /// A path as the core's process means it: relative ones begin at its folder.
     #[must_use]
     pub fn resolved(&self, path: &Path, working_folder: &Path) -> PathBuf {
@@ -184,6 +211,18 @@ mod tests {
             all(Program::Mihomo, "-d /etc/mihomo"),
             (files(&["/etc/mihomo/config.yaml"]), vec![])
         );
+        assert_eq!(
+            all(Program::Mihomo, "-d /etc/mihomo -f run.yaml"),
+            (files(&["/srv/run.yaml"]), vec![])
+        );
+        assert_eq!(
+            all(Program::SingBox, "run -Dlib -C etc -cextra.json"),
+            (files(&["/srv/lib/extra.json"]), files(&["/srv/lib/etc"]))
+        );
+        let told_nothing = sources(Program::Mihomo, &[]);
+        assert_eq!(told_nothing.files, [Path::new("config.yaml")]);
+        let at_home = told_nothing.at_home(Program::Mihomo, Some(Path::new("/home/u")));
+        assert_eq!(at_home.files, [Path::new("/home/u/.config/mihomo/config.yaml")]);
     }
 
     #[test]

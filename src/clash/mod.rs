@@ -9,9 +9,14 @@
 pub mod channels;
 pub mod choice;
 pub mod config;
+pub mod discover;
+pub mod mihomo;
+pub mod running;
+pub mod sing_box;
 
 use crate::observation::{Flow, Group, GroupFault, Program, Traffic};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// What mihomo shows as the only member of a group that has none; it sends everything out directly.
@@ -48,6 +53,38 @@ pub fn group(body: &[u8]) -> Result<Group, GroupFault> {
     }
     let now = body.get("now").and_then(Value::as_str).unwrap_or_default().to_owned();
     Ok(Group { kind, now, all })
+}
+
+/// A member that a provider of mihomo brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provided {
+    /// The provider.
+    pub provider: String,
+    /// Its type, such as `Vless`.
+    pub kind: String,
+}
+
+/// What providers brought, by the member's name, from `/providers/proxies`. Of two that bring the
+/// same name the first one counts.
+#[must_use]
+pub fn provided(body: &[u8]) -> BTreeMap<String, Provided> {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let providers = body.get("providers").and_then(Value::as_object);
+    let mut found = BTreeMap::new();
+    for (provider, shown) in providers.into_iter().flatten() {
+        // What stands in the configuration itself is shown as a provider, too.
+        if shown.get("vehicleType").and_then(Value::as_str) == Some("Compatible") {
+            continue;
+        }
+        let members = shown.get("proxies").and_then(Value::as_array);
+        for member in members.into_iter().flatten() {
+            let word = |key: &str| member.get(key).and_then(Value::as_str).map(str::to_owned);
+            let (Some(name), Some(kind)) = (word("name"), word("type")) else { continue };
+            let of = Provided { provider: provider.clone(), kind };
+            found.entry(name).or_insert(of);
+        }
+    }
+    found
 }
 
 /// A delay in milliseconds, from `/proxies/NAME/delay`. `None`: it says none, or 0, which is what a

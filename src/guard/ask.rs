@@ -3,9 +3,8 @@
 //! **Invariant:** requests go through the core's proxy as a client's do; the reference alone goes
 //! past it; the core measures only when a recovery or a give-back needs it.
 
-use super::Guard;
+use super::place::Case;
 use super::state::GuardState;
-use crate::machine::Subject;
 use crate::observation::{
     AnyOrAll, Asker, CoreQuestion, DelayQuestion, DelayReading, Expect, Observation, Page, Pages,
     PagesReading, Question, Way,
@@ -40,25 +39,24 @@ impl Look {
 }
 
 /// A look at the core's two groups.
-pub(super) fn core(subject: &Subject<'_, Guard>, look: Look) -> Question {
-    let policy = subject.policy;
-    let groups = BTreeSet::from([policy.group.clone(), policy.automatic.clone()]);
-    of_core(subject, look, groups)
+pub(super) fn core(case: Case<'_>, look: Look) -> Question {
+    let groups = BTreeSet::from([case.place.group.clone(), case.place.automatic.clone()]);
+    of_core(case, look, groups)
 }
 
 /// A look at members, for their kinds.
-pub(super) fn kinds(subject: &Subject<'_, Guard>, members: BTreeSet<String>) -> Question {
-    of_core(subject, Look::Kinds, members)
+pub(super) fn kinds(case: Case<'_>, members: BTreeSet<String>) -> Question {
+    of_core(case, Look::Kinds, members)
 }
 
-fn of_core(subject: &Subject<'_, Guard>, look: Look, groups: BTreeSet<String>) -> Question {
+fn of_core(case: Case<'_>, look: Look, groups: BTreeSet<String>) -> Question {
     Question::Core(Box::new(CoreQuestion {
         turn: look.turn(),
-        core: subject.policy.core.clone(),
+        core: case.place.core.clone(),
         groups,
         traffic: look != Look::Kinds,
         config: look == Look::Config,
-        process: subject.state.and_then(|state| state.confirmed.life.process.clone()),
+        process: case.subject.state.and_then(|state| state.confirmed.life.process.clone()),
     }))
 }
 
@@ -68,12 +66,13 @@ pub(super) fn asker() -> Asker {
 }
 
 /// A round of real requests, for the `turn`-th time in this run.
-pub(super) fn round(policy: &GuardPolicy, turn: u32) -> Question {
+pub(super) fn round(case: Case<'_>, turn: u32) -> Question {
+    let policy = case.subject.policy;
     let page = |url: &Target| Page { url: url.clone(), addresses: Vec::new() };
     Question::Pages(Pages {
         asker: asker(),
         turn,
-        way: Way::Proxy(policy.proxy),
+        way: Way::Proxy(case.place.proxy),
         pages: policy.probe.urls.iter().map(page).collect(),
         require: policy.probe.require.into(),
         expect: Expect::Status(policy.probe.expect_status.clone()),
@@ -89,8 +88,8 @@ pub(super) fn names(policy: &GuardPolicy) -> Option<Question> {
     (!names.is_empty()).then_some(Question::Names(names))
 }
 
-/// The references, past the proxy.
-pub(super) fn reference(policy: &GuardPolicy, state: &GuardState) -> Option<Question> {
+/// The references, past the proxy, for the `turn`-th time in this run.
+pub(super) fn reference(policy: &GuardPolicy, state: &GuardState, turn: u32) -> Option<Question> {
     let reference = policy.reference.as_ref()?;
     let addresses = |url: &Target| -> Vec<IpAddr> {
         match url.address() {
@@ -101,7 +100,7 @@ pub(super) fn reference(policy: &GuardPolicy, state: &GuardState) -> Option<Ques
     let page = |url: &Target| Page { url: url.clone(), addresses: addresses(url) };
     Some(Question::Pages(Pages {
         asker: Asker::Wan,
-        turn: 0,
+        turn,
         way: Way::Main,
         pages: reference.urls.iter().map(page).collect(),
         require: AnyOrAll::Any,
@@ -111,17 +110,13 @@ pub(super) fn reference(policy: &GuardPolicy, state: &GuardState) -> Option<Ques
 }
 
 /// A measure of members by one page, or of the automatic group by all of them.
-pub(super) fn delays(
-    policy: &GuardPolicy,
-    members: BTreeSet<String>,
-    urls: Vec<Target>,
-) -> Question {
+pub(super) fn delays(case: Case<'_>, members: BTreeSet<String>, urls: Vec<Target>) -> Question {
     Question::Delays(Box::new(DelayQuestion {
         turn: 0,
-        core: policy.core.clone(),
+        core: case.place.core.clone(),
         members,
         urls,
-        timeout_ms: policy.params.delay_timeout_ms,
+        timeout_ms: case.subject.policy.params.delay_timeout_ms,
     }))
 }
 

@@ -1,6 +1,6 @@
 //! Kind `guard`: help for an automatic group of a proxy core over its blind spots.
 //!
-//! `ask` says what is looked at, `sight` judges it, `turn` tells whose choice stands, `round` counts
+//! `place` finds where the group is, `ask` says what is looked at, `sight` judges it, `turn` tells whose choice stands, `round` counts
 //! and holds the rows, `recovery` says what is tried in which order, `proof` what follows once it was
 //! selected.
 //!
@@ -9,6 +9,7 @@
 //! overwritten.
 
 mod ask;
+mod place;
 mod proof;
 pub mod reason;
 mod recovery;
@@ -104,7 +105,8 @@ impl Machine for Guard {
     ) -> Result<(GuardState, Pausing), String> {
         let state = subject.state.ok_or("the policy was never stepped: step it first")?;
         let wish = Wish { target: target.to_owned(), force };
-        let is_automatic = target == subject.policy.automatic;
+        let [_, automatic] = &state.names;
+        let is_automatic = target == automatic;
         let pausing = if is_automatic { Pausing::Lift } else { Pausing::Pause };
         Ok((GuardState { wish: Some(wish), ..state.clone() }, pausing))
     }

@@ -4,27 +4,28 @@
 //! forced it, where our own choice from before a restart is made again, or where nothing is left but
 //! the automatic group; what somebody selected meanwhile stays.
 
+use super::place::{Case, Place};
 use super::reason::Reason;
 use super::state::{GuardState, List, Mode, Shown, Verdict};
 use super::turn::{Intent, Purpose, Turn, turn};
 use super::{Guard, ask, decision, future, sight};
 use crate::clash::choice::Confirmed;
 use crate::machine::{Carried, Decision, Future, Machine as _, Proof, Settled, Subject};
-use crate::policy::GuardPolicy;
+use crate::observation::Question;
 use crate::setting::{Edit, Setting, Value, Written};
 use crate::time::Moment;
 use std::collections::BTreeMap;
 
 /// The selection of the policy's group.
-fn setting(policy: &GuardPolicy) -> Setting {
-    Setting::Selected { core: policy.core.clone(), group: policy.group.clone() }
+fn setting(place: &Place) -> Setting {
+    Setting::Selected { core: place.core.clone(), group: place.group.clone() }
 }
 
 /// A selection of `to` where `stands` is selected; none where it is already.
-fn write(policy: &GuardPolicy, stands: &str, to: &str) -> BTreeMap<Setting, Edit> {
+fn write(place: &Place, stands: &str, to: &str) -> BTreeMap<Setting, Edit> {
     let member = |name: &str| Value::Member(name.to_owned());
     let edit = Edit { expected: member(stands), to: member(to) };
-    (stands != to).then(|| (setting(policy), edit)).into_iter().collect()
+    (stands != to).then(|| (setting(place), edit)).into_iter().collect()
 }
 
 /// What comes true when `to` is proven.
@@ -35,14 +36,14 @@ pub(super) fn wished(
     to: &str,
     now: &Moment,
 ) -> Future<GuardState> {
-    let policy = subject.policy;
+    let (policy, place) = (subject.policy, &intent.place);
     let mut state = intent.counted.clone();
     state.confirmed = Confirmed { member: to.to_owned(), life: intent.life.clone() };
-    let is_automatic = to == policy.automatic;
+    let is_automatic = to == place.automatic;
     let reason = match &intent.purpose {
         Purpose::Again => None,
         Purpose::Switch { .. } => {
-            state.hand_over(&policy.automatic, now);
+            state.hand_over(&place.automatic, now);
             Some(Reason::Switched { target: to.to_owned() })
         }
         Purpose::GiveBack | Purpose::Recovery { .. } if is_automatic => {
@@ -56,10 +57,10 @@ pub(super) fn wished(
     };
     let reasons: Vec<Reason> = intent.reasons.iter().cloned().chain(reason).collect();
     // What stands there already is asked for all the same: a request is to prove it.
-    let mut settings = write(policy, stands, to);
+    let mut settings = write(place, stands, to);
     if settings.is_empty() {
         let member = Value::Member(to.to_owned());
-        settings.insert(setting(policy), Edit { expected: member.clone(), to: member });
+        settings.insert(setting(place), Edit { expected: member.clone(), to: member });
     }
     Future { settings, ..future(state, &reasons) }
 }
@@ -71,20 +72,22 @@ pub(super) fn prove(
     carried: &Carried<'_>,
 ) -> Proof<GuardState> {
     let applied = |future: Future<GuardState>| Proof::Settle(Box::new(future), Settled::Applied);
-    let policy = subject.policy;
     let now = &carried.before.started;
-    let setting = setting(policy);
-    let edit = decided.wished.settings.get(&setting);
-    let (Some(edit), Some(written)) = (edit, carried.written.get(&setting)) else {
+    let Turn::Writes(mut intent) = turn(subject, carried.before, false) else {
         return applied(decided.wished.clone());
     };
-    let Turn::Writes(intent) = turn(subject, carried.before, false) else {
+    // What the tries before this one showed is remembered with what comes of them.
+    intent.counted.shown.clone_from(&decided.undone.shown);
+    let place = &intent.place;
+    let setting = setting(place);
+    let edit = decided.wished.settings.get(&setting);
+    let (Some(edit), Some(written)) = (edit, carried.written.get(&setting)) else {
         return applied(decided.wished.clone());
     };
     let (Value::Member(to), Value::Member(expected)) = (&edit.to, &edit.expected) else {
         return applied(decided.wished.clone());
     };
-    let attempt = Attempt { subject, intent: &intent, tries: carried.tries, now };
+    let attempt = Attempt { subject, intent: &intent, carried, now };
     match written {
         Written::Unreadable { why } => Proof::Unknown(format!("{setting}: {why}")),
         // A group holds a member and nothing else.
@@ -94,8 +97,8 @@ pub(super) fn prove(
         Written::Overtaken { found: Value::Member(found) } => {
             let mut state = intent.counted.clone();
             state.confirmed = Confirmed { member: found.clone(), life: intent.life.clone() };
-            state.hand_over(&policy.automatic, now);
-            let reason = if *found == policy.automatic {
+            state.hand_over(&place.automatic, now);
+            let reason = if *found == place.automatic {
                 Reason::HandedBack
             } else {
                 Reason::PersonsChoice { member: found.clone() }
@@ -103,35 +106,40 @@ pub(super) fn prove(
             applied(future(state, &[reason]))
         }
         Written::Refused { why, .. } => {
-            attempt.failed(expected, Failure::Refused(format!("{setting}: {why}")), carried.may_ask)
+            attempt.failed(expected, Failure::Refused(format!("{setting}: {why}")))
         }
         Written::Done => {
-            if !needs_proof(&intent, to, policy) {
+            if !needs_proof(&intent, to) {
                 return applied(decided.wished.clone());
             }
             match sight::round(carried.seen, 1 + carried.tries) {
-                None if carried.may_ask => Proof::Ask(vec![ask::round(policy, 1 + carried.tries)]),
-                None => attempt.failed(to, Failure::NoTime, false),
+                None if carried.may_ask => {
+                    Proof::Ask(vec![ask::round(attempt.case(), 1 + carried.tries)])
+                }
+                None => attempt.failed(to, Failure::NoTime),
                 Some(shown) if shown.verdict == Verdict::Passed => {
                     let mut future = decided.wished.clone();
                     future.state.shown.insert(to.clone(), shown);
                     applied(future)
                 }
-                Some(shown) => attempt.failed(to, Failure::Shown(shown), carried.may_ask),
+                Some(shown) => attempt.failed(to, Failure::Shown(shown)),
             }
         }
     }
 }
 
 /// Whether a request has to pass by `to` before it is kept.
-fn needs_proof(intent: &Intent, to: &str, policy: &GuardPolicy) -> bool {
+fn needs_proof(intent: &Intent, to: &str) -> bool {
     match &intent.purpose {
         Purpose::Again => false,
         // Who hands the choice back does not vouch for what the group does with it.
-        Purpose::Switch { force } => !force && to != policy.automatic,
+        Purpose::Switch { force } => !force && to != intent.place.automatic,
         Purpose::GiveBack | Purpose::Recovery { .. } => true,
     }
 }
+
+/// The references are asked once before anything is tried, and once more after it.
+const AGAIN: u32 = 1;
 
 /// Why a member is not kept.
 enum Failure {
@@ -157,23 +165,69 @@ impl Failure {
 struct Attempt<'a> {
     subject: &'a Subject<'a, Guard>,
     intent: &'a Intent,
-    tries: u32,
+    carried: &'a Carried<'a>,
     now: &'a Moment,
 }
 
 impl Attempt<'_> {
+    fn case(&self) -> Case<'_> {
+        Case { subject: self.subject, place: &self.intent.place }
+    }
+
+    /// Asks the references again before anything is concluded: what failed may have been the uplink.
+    fn nothing_shown(&self, failure: &Failure) -> Nothing {
+        let shown = match (&self.intent.purpose, failure) {
+            (Purpose::GiveBack | Purpose::Recovery { .. }, Failure::Shown(shown)) => shown,
+            (Purpose::Again | Purpose::Switch { .. }, _)
+            | (_, Failure::Refused(_) | Failure::NoTime) => return Nothing::No,
+        };
+        if shown.verdict == Verdict::Unknown {
+            return Nothing::Because(Reason::Undetermined { why: shown.why.clone() });
+        }
+        let question = ask::reference(self.subject.policy, &self.intent.counted, AGAIN);
+        match (sight::reference(self.carried.seen, AGAIN), question) {
+            (Some(true), _) | (None, None) => Nothing::No,
+            (None, Some(question)) if self.carried.may_ask => Nothing::Ask(question),
+            (Some(false), _) | (None, Some(_)) => Nothing::Because(Reason::FellOffline),
+        }
+    }
+
+    /// What stood before is selected again, and nothing of this run is counted.
+    fn uncounted(&self, stands: &str, reason: Reason) -> Proof<GuardState> {
+        let counted = &self.intent.counted;
+        let mut state = before(self.subject, counted.clone());
+        state.confirmed.clone_from(&counted.confirmed);
+        state.addresses.clone_from(&counted.addresses);
+        state.said.clone_from(&counted.said);
+        state.uses.clone_from(&counted.uses);
+        state.looked_at.clone_from(&counted.looked_at);
+        if matches!(reason, Reason::Undetermined { .. }) {
+            state.passes = 0;
+        }
+        let settings = write(&self.intent.place, stands, &self.intent.stands);
+        let future = Future { settings, ..future(state, &[reason]) };
+        Proof::Settle(Box::new(future), Settled::RolledBack)
+    }
+
     /// The next member, or what is left when there is none. `stands` is selected now.
-    fn failed(&self, stands: &str, failure: Failure, may_try: bool) -> Proof<GuardState> {
+    fn failed(&self, stands: &str, failure: Failure) -> Proof<GuardState> {
         let policy = self.subject.policy;
         let mut intent = self.intent.clone();
-        let place = usize::try_from(self.tries).unwrap_or(usize::MAX);
+        let place = usize::try_from(self.carried.tries).unwrap_or(usize::MAX);
         let next = place.saturating_add(1);
         if let (Failure::Shown(shown), Some(tried)) = (&failure, intent.tries.get(place)) {
             intent.counted.shown.insert(tried.clone(), shown.clone());
         }
+        // Without time for a request no other is tried, and none is asked about the uplink.
+        let may_try = self.carried.may_ask && !matches!(failure, Failure::NoTime);
         if let Some(member) = intent.tries.get(next).filter(|_| may_try) {
             let wished = wished(self.subject, &intent, stands, member, self.now);
             return Proof::Next(Box::new(decision(self.subject, wished, intent.counted.clone())));
+        }
+        match self.nothing_shown(&failure) {
+            Nothing::Ask(question) => return Proof::Ask(vec![question]),
+            Nothing::Because(reason) => return self.uncounted(stands, reason),
+            Nothing::No => {}
         }
         // What there was no time to ask about is asked about in the next step.
         let tried = if matches!(failure, Failure::NoTime) { place } else { next };
@@ -201,7 +255,7 @@ impl Attempt<'_> {
                 let rest: Vec<String> = untried.iter().chain(rest).cloned().collect();
                 if rest.is_empty() {
                     if !state.mode.is_automatic() {
-                        to.clone_from(&policy.automatic);
+                        to.clone_from(&intent.place.automatic);
                         state.confirmed.member.clone_from(&to);
                         state.rules_since = Some(self.now.clone());
                         state.enter(Mode::Suspect, self.now);
@@ -219,9 +273,20 @@ impl Attempt<'_> {
             }
         };
         let reasons: Vec<Reason> = intent.reasons.iter().cloned().chain([reason]).collect();
-        let future = Future { settings: write(policy, stands, &to), ..future(state, &reasons) };
+        let future =
+            Future { settings: write(&intent.place, stands, &to), ..future(state, &reasons) };
         Proof::Settle(Box::new(future), Settled::RolledBack)
     }
+}
+
+/// Whether a request that did not pass shows nothing of the member.
+enum Nothing {
+    /// That is still to be asked.
+    Ask(Question),
+    /// It does not.
+    Because(Reason),
+    /// It does.
+    No,
 }
 
 /// The state as it was before a person's `switch` that is not carried out.

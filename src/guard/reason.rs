@@ -30,6 +30,8 @@ pub enum Reason {
     },
     /// The references do not answer past the proxy either: nothing is counted or written.
     Offline,
+    /// The references do not answer any more once something was tried: it shows nothing.
+    FellOffline,
     /// The first round after the core was down or restarted only looks.
     Settling,
     /// What was found at the first run.
@@ -173,7 +175,7 @@ impl Reason {
             Self::CoreDown { .. } => "core-down",
             Self::GroupMissing { .. } => "group-missing",
             Self::CoreUnusable { .. } => "core-unusable",
-            Self::Offline => "offline",
+            Self::Offline | Self::FellOffline => "offline",
             Self::Settling => "settling",
             Self::Found { .. } => "found",
             Self::PersonsChoice { .. } => "persons-choice",
@@ -212,6 +214,9 @@ impl fmt::Display for Reason {
             Self::GroupMissing { why } | Self::CoreUnusable { why } => f.write_str(why),
             Self::Offline => f.write_str(
                 "the references do not answer past the proxy either; nothing is counted or written",
+            ),
+            Self::FellOffline => f.write_str(
+                "the references do not answer past the proxy any more; what was tried counts for nothing",
             ),
             Self::Settling => f.write_str("the core is back; this round only looks"),
             Self::Found { member } => write!(f, "found with {} selected", harmless(member)),

@@ -3,12 +3,11 @@
 //! **Invariant:** only what the core has measured is tried, the fastest first; what sends requests
 //! past every proxy is tried only where the policy names it.
 
-use super::Guard;
 use super::ask;
+use super::place::Case;
 use super::reason::Reason;
 use super::sight::{self, CoreSight};
 use super::state::{GuardState, Said};
-use crate::machine::Subject;
 use crate::observation::{Delay, DelayReading, Observation, Question};
 use std::collections::BTreeSet;
 
@@ -32,13 +31,13 @@ pub(super) enum Way {
 
 /// Finds what can be tried in place of what is selected.
 pub(super) fn way(
-    subject: &Subject<'_, Guard>,
+    case: Case<'_>,
     seen: &Observation,
     core: CoreSight<'_>,
     state: &mut GuardState,
     may_ask: bool,
 ) -> Way {
-    let policy = subject.policy;
+    let (policy, automatic) = (case.subject.policy, &case.place.automatic);
     let at_once = policy.params.candidates_per_step;
     if let Some(list) = &state.list {
         let here = |name: &&String| core.all.contains(*name) && *name != core.now;
@@ -53,7 +52,7 @@ pub(super) fn way(
     let others: BTreeSet<String> = core
         .all
         .iter()
-        .filter(|name| **name != policy.automatic && *name != core.now && *name != core.uses)
+        .filter(|name| *name != automatic && *name != core.now && *name != core.uses)
         .filter(|name| policy.members.as_ref().is_none_or(|members| members.contains(name)))
         .cloned()
         .collect();
@@ -61,18 +60,18 @@ pub(super) fn way(
         (Some(_), _) | (None, true) => others,
         (None, false) => match sight::proxies(seen, &others) {
             Some(proxies) => proxies,
-            None => return ask(vec![ask::kinds(subject, others)]),
+            None => return ask(vec![ask::kinds(case, others)]),
         },
     };
     // Requests fail by our own member: the automatic group is the first to be tried.
-    let automatic = (core.now != policy.automatic).then(|| policy.automatic.clone());
-    let members: BTreeSet<String> = candidates.iter().chain(&automatic).cloned().collect();
+    let first = (core.now != automatic).then(|| automatic.clone());
+    let members: BTreeSet<String> = candidates.iter().chain(&first).cloned().collect();
     if members.is_empty() {
         return Way::None(Reason::NoCandidate);
     }
     let Some(reading) = ask::measured(seen, &members) else {
         let by = policy.measured_by().into_iter().take(1).collect();
-        return ask(vec![ask::delays(policy, members, by)]);
+        return ask(vec![ask::delays(case, members, by)]);
     };
     note(state, reading);
     let mut measured: Vec<(u64, String)> = reading
@@ -88,9 +87,9 @@ pub(super) fn way(
     }
     measured.sort();
     let mut ordered: Vec<String> = measured.into_iter().map(|(_, name)| name).collect();
-    ordered.retain(|name| *name != policy.automatic);
+    ordered.retain(|name| name != automatic);
     let rest = ordered.split_off(at_once.min(ordered.len()));
-    Way::Tries { tries: automatic.into_iter().chain(ordered).collect(), rest }
+    Way::Tries { tries: first.into_iter().chain(ordered).collect(), rest }
 }
 
 fn note(state: &mut GuardState, reading: &DelayReading) {

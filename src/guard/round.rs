@@ -3,14 +3,13 @@
 //! **Invariant:** nothing is counted while the references do not answer, while a person has paused
 //! the policy, or when nothing could be told of the round.
 
-use super::Guard;
 use super::ask;
+use super::place::Case;
 use super::reason::Reason;
 use super::recovery::{self, Way};
 use super::sight::{self, CoreSight};
 use super::state::{GuardState, Mode, Said, Verdict, Wait};
 use super::turn::{Intent, Purpose, Turn, confirm, persons, stays};
-use crate::machine::Subject;
 use crate::observation::Observation;
 use crate::time::Moment;
 use std::collections::BTreeSet;
@@ -18,7 +17,7 @@ use std::time::Duration;
 
 /// A turn in which no person has chosen.
 pub(super) struct Round<'a> {
-    pub(super) subject: &'a Subject<'a, Guard>,
+    pub(super) case: Case<'a>,
     pub(super) seen: &'a Observation,
     pub(super) may_ask: bool,
     pub(super) core: CoreSight<'a>,
@@ -28,13 +27,13 @@ pub(super) struct Round<'a> {
 impl Round<'_> {
     /// The core has forgotten what was selected.
     pub(super) fn lost(&self, mut state: GuardState, is_gone: bool) -> Turn {
-        let (policy, core) = (self.subject.policy, self.core);
+        let (automatic, core) = (&self.case.place.automatic, self.core);
         let member = state.confirmed.member.clone();
         if state.mode == Mode::Manual {
             // Nothing of a person's is written, not even again.
-            return persons(self.subject, state, core, core.now.to_owned());
+            return persons(self.case, state, core, core.now.to_owned());
         }
-        if self.subject.paused {
+        if self.case.subject.paused {
             return stays(state, Reason::ChoiceLostWaits { member });
         }
         self.learn(&mut state);
@@ -42,9 +41,9 @@ impl Round<'_> {
             return turn;
         }
         let (to, reason) = if is_gone {
-            state.hand_over(&policy.automatic, self.now);
+            state.hand_over(automatic, self.now);
             state.enter(Mode::Auto, self.now);
-            (policy.automatic.clone(), Reason::MemberGone { member })
+            (automatic.clone(), Reason::MemberGone { member })
         } else {
             (member.clone(), Reason::ChoiceLost { member })
         };
@@ -54,6 +53,7 @@ impl Round<'_> {
         }
         state.settle = true;
         Turn::Writes(Box::new(Intent {
+            place: self.case.place.clone(),
             counted: state,
             stands: core.now.to_owned(),
             life: core.seen.life.clone(),
@@ -77,7 +77,7 @@ impl Round<'_> {
     /// Asks the references, and says so when they do not answer. `None`: the uplink works, or nobody
     /// asks.
     fn offline(&self, state: &GuardState) -> Option<Turn> {
-        match (sight::reference(self.seen), ask::reference(self.subject.policy, state)) {
+        match (sight::reference(self.seen, 0), ask::reference(self.case.subject.policy, state, 0)) {
             (None, Some(question)) if self.may_ask => Some(Turn::Ask(vec![question])),
             (Some(false), _) | (None, Some(_)) => Some(stays(state.clone(), Reason::Offline)),
             (Some(true), _) | (None, None) => None,
@@ -86,11 +86,11 @@ impl Round<'_> {
 
     /// Asks the pages, counts, and says which row applies.
     pub(super) fn judged(&self, mut state: GuardState) -> Turn {
-        let policy = self.subject.policy;
+        let policy = self.case.subject.policy;
         let Some(shown) = sight::round(self.seen, 0) else {
             if self.may_ask {
                 let names = ask::names(policy);
-                return Turn::Ask(names.into_iter().chain([ask::round(policy, 0)]).collect());
+                return Turn::Ask(names.into_iter().chain([ask::round(self.case, 0)]).collect());
             }
             return stays(state, Reason::NoTime);
         };
@@ -101,7 +101,7 @@ impl Round<'_> {
         {
             return turn;
         }
-        if self.subject.paused {
+        if self.case.subject.paused {
             // It is looked at, and nothing is counted.
             let reason = match shown.verdict {
                 Verdict::Passed if state.mode == Mode::Manual => {
@@ -131,12 +131,12 @@ impl Round<'_> {
         if state.mode == Mode::Manual {
             return Reason::PersonsMemberFails { member: self.core.now.to_owned(), why };
         }
-        let limit = self.subject.policy.params.failures_before_recovery;
+        let limit = self.case.subject.policy.params.failures_before_recovery;
         Reason::RoundFails { why, failed: state.failed_rounds, limit }
     }
 
     fn passes(&self, mut state: GuardState) -> Turn {
-        let policy = self.subject.policy;
+        let policy = self.case.subject.policy;
         state.passed();
         match state.mode {
             Mode::Manual => {
@@ -163,19 +163,20 @@ impl Round<'_> {
 
     /// Our member passes: is the automatic group well again?
     fn observes(&self, mut state: GuardState) -> Turn {
-        let policy = self.subject.policy;
-        let group = BTreeSet::from([policy.automatic.clone()]);
+        let policy = self.case.subject.policy;
+        let automatic = &self.case.place.automatic;
+        let group = BTreeSet::from([automatic.clone()]);
         let Some(reading) = ask::measured(self.seen, &group) else {
             if self.may_ask {
-                return Turn::Ask(vec![ask::delays(policy, group, policy.measured_by())]);
+                return Turn::Ask(vec![ask::delays(self.case, group, policy.measured_by())]);
             }
             state.passes = 0;
             state.enter(Mode::Temporary, self.now);
             return stays(state, Reason::NoTime);
         };
-        let delays = reading.members.get(&policy.automatic).map(Vec::as_slice).unwrap_or_default();
+        let delays = reading.members.get(automatic).map(Vec::as_slice).unwrap_or_default();
         let said = Said { delay: sight::best(delays), at: reading.at.clone() };
-        state.said.insert(policy.automatic.clone(), said);
+        state.said.insert(automatic.clone(), said);
         if let Err(why) = sight::asked_group(policy, delays) {
             state.passes = 0;
             state.enter(Mode::Temporary, self.now);
@@ -190,17 +191,18 @@ impl Round<'_> {
             return stays(state, Reason::GroupAnswers { passes, enough, wait });
         }
         Turn::Writes(Box::new(Intent {
+            place: self.case.place.clone(),
             counted: state,
             stands: self.core.now.to_owned(),
             life: self.core.seen.life.clone(),
-            tries: vec![policy.automatic.clone()],
+            tries: vec![automatic.clone()],
             purpose: Purpose::GiveBack,
             reasons: Vec::new(),
         }))
     }
 
     fn failed(&self, mut state: GuardState, why: String) -> Turn {
-        let params = &self.subject.policy.params;
+        let params = &self.case.subject.policy.params;
         let limit = params.failures_before_recovery;
         state.failed_rounds = state.failed_rounds.saturating_add(1).min(limit);
         state.passes = 0;
@@ -222,7 +224,7 @@ impl Round<'_> {
         if !left.is_zero() {
             return Turn::Stays(Box::new(state), vec![fails, Reason::BacksOff { left }]);
         }
-        match recovery::way(self.subject, self.seen, self.core, &mut state, self.may_ask) {
+        match recovery::way(self.case, self.seen, self.core, &mut state, self.may_ask) {
             Way::Ask(questions) => Turn::Ask(questions),
             Way::NoTime => Turn::Stays(Box::new(state), vec![fails, Reason::NoTime]),
             Way::None(reason) => {
@@ -230,6 +232,7 @@ impl Round<'_> {
                 Turn::Stays(Box::new(state), vec![fails, reason])
             }
             Way::Tries { tries, rest } => Turn::Writes(Box::new(Intent {
+                place: self.case.place.clone(),
                 counted: state,
                 stands: self.core.now.to_owned(),
                 life: self.core.seen.life.clone(),

@@ -4,6 +4,7 @@
 //! request through it shows are never mixed.
 
 use super::ask::{self, Look};
+use super::place::Place;
 use super::reason::Reason;
 use super::state::{Shown, Verdict};
 use crate::observation::{
@@ -28,13 +29,13 @@ pub(super) struct CoreSight<'a> {
 
 /// Judges a look at the core. `None`: it was not taken.
 pub(super) fn core<'a>(
-    policy: &GuardPolicy,
+    place: &Place,
     seen: &'a Observation,
     look: Look,
 ) -> Option<Result<CoreSight<'a>, Reason>> {
     let (_, reading) = seen.cores().find(|(asked, _)| asked.turn == look.turn())?;
     Some(match &reading.core {
-        Ok(core) => groups(policy, core),
+        Ok(core) => groups(place, core),
         Err(CoreFault::Down(why)) => Err(Reason::CoreDown { why: why.clone() }),
         Err(CoreFault::Refused(why) | CoreFault::Strange(why)) => {
             Err(Reason::CoreUnusable { why: why.clone() })
@@ -42,9 +43,9 @@ pub(super) fn core<'a>(
     })
 }
 
-fn groups<'a>(policy: &GuardPolicy, seen: &'a CoreSeen) -> Result<CoreSight<'a>, Reason> {
+fn groups<'a>(place: &Place, seen: &'a CoreSeen) -> Result<CoreSight<'a>, Reason> {
     let of = |name: &str, why: &dyn std::fmt::Display| {
-        format!("group {} of {}: {why}", harmless(name), policy.core)
+        format!("group {} of {}: {why}", harmless(name), place.core)
     };
     let group = |name: &str| -> Result<&'a Group, Reason> {
         match seen.groups.get(name) {
@@ -58,17 +59,17 @@ fn groups<'a>(policy: &GuardPolicy, seen: &'a CoreSeen) -> Result<CoreSight<'a>,
             None => Err(Reason::GroupMissing { why: of(name, &GroupFault::Missing) }),
         }
     };
-    let (selected, automatic) = (group(&policy.group)?, group(&policy.automatic)?);
+    let (selected, automatic) = (group(&place.group)?, group(&place.automatic)?);
     let unusable =
-        |why: &dyn std::fmt::Display| Err(Reason::CoreUnusable { why: of(&policy.group, why) });
+        |why: &dyn std::fmt::Display| Err(Reason::CoreUnusable { why: of(&place.group, why) });
     if selected.kind != "Selector" {
         return unusable(&format!(
             "it is of type {} and chooses by itself: name the selector that holds it as group, and it as automatic",
             harmless(&selected.kind)
         ));
     }
-    if !selected.all.contains(&policy.automatic) {
-        let automatic = harmless(&policy.automatic);
+    if !selected.all.contains(&place.automatic) {
+        let automatic = harmless(&place.automatic);
         return unusable(&format!("{automatic} is no member of it: name another as automatic"));
     }
     if selected.now.is_empty() {
@@ -128,9 +129,9 @@ pub(super) fn round(seen: &Observation, turn: u32) -> Option<Shown> {
 }
 
 /// Whether the references answer. `None`: they were not asked.
-pub(super) fn reference(seen: &Observation) -> Option<bool> {
+pub(super) fn reference(seen: &Observation, turn: u32) -> Option<bool> {
     let passes = |(pages, read): (Pages, PagesReading)| read.passes(&pages);
-    ask::read(seen, &Asker::Wan, 0).map(passes)
+    ask::read(seen, &Asker::Wan, turn).map(passes)
 }
 
 /// The best of several measures.

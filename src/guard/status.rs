@@ -98,12 +98,6 @@ pub struct RequestShowed {
     pub at: Timestamp,
 }
 
-/// What tells a state of these groups from one of others.
-#[must_use]
-pub fn names(policy: &GuardPolicy) -> [String; 2] {
-    [policy.group.clone(), policy.automatic.clone()]
-}
-
 /// Makes a guard's status.
 #[must_use]
 pub fn status(
@@ -125,7 +119,7 @@ pub fn status(
         core_trouble: state.and_then(|state| state.core_trouble.clone()),
         failed_rounds: state.map_or(0, |state| state.failed_rounds),
         passes: state.map_or(0, |state| state.passes),
-        members: state.map(|state| rows(policy, state)).unwrap_or_default(),
+        members: state.map(rows).unwrap_or_default(),
         next: state.map(|state| next(policy, state, record, now)).unwrap_or_default(),
         standing: standing(policy, record, is_stale),
         is_stale,
@@ -134,14 +128,15 @@ pub fn status(
 }
 
 /// The automatic group first, then what is known of others.
-fn rows(policy: &GuardPolicy, state: &GuardState) -> Vec<MemberRow> {
+fn rows(state: &GuardState) -> Vec<MemberRow> {
+    let [_, automatic] = &state.names;
     let selected = &state.confirmed.member;
     let known: BTreeSet<&String> =
         state.said.keys().chain(state.shown.keys()).chain([selected]).collect();
-    let others = known.into_iter().filter(|name| **name != policy.automatic);
+    let others = known.into_iter().filter(|name| *name != automatic);
     let row = |member: &String| MemberRow {
         member: member.clone(),
-        automatic: *member == policy.automatic,
+        automatic: member == automatic,
         selected: member == selected,
         core: state.said.get(member).map(|said| {
             let (delay_ms, why) = match &said.delay {
@@ -159,7 +154,7 @@ fn rows(policy: &GuardPolicy, state: &GuardState) -> Vec<MemberRow> {
             at: shown.at.at,
         }),
     };
-    [&policy.automatic].into_iter().chain(others).map(row).collect()
+    [automatic].into_iter().chain(others).map(row).collect()
 }
 
 /// How a guard is judged.

@@ -3,12 +3,13 @@
 //! **Invariant:** the same observation gives the same turn, so that what follows a write is worked
 //! out again from what was seen before it; moments are those at which the run began.
 
+use super::Guard;
 use super::ask::{self, Look};
+use super::place::{self, Case, Place, Sought};
 use super::reason::Reason;
 use super::round::Round;
 use super::sight::{self, CoreSight};
 use super::state::{GuardState, Mode};
-use super::{Guard, status};
 use crate::clash::choice::{Choice, Confirmed, judge};
 use crate::machine::Subject;
 use crate::observation::{Life, Observation, Question};
@@ -30,6 +31,8 @@ pub(super) enum Turn {
 /// What is to be written, and why.
 #[derive(Clone, Debug)]
 pub(super) struct Intent {
+    /// Where the group is.
+    pub(super) place: Place,
     /// What is counted, whatever becomes of the write.
     pub(super) counted: GuardState,
     /// What stands there now.
@@ -65,17 +68,27 @@ pub(super) enum Purpose {
 
 /// Looks at what was seen so far and either asks for more or says which row applies.
 pub(super) fn turn(subject: &Subject<'_, Guard>, seen: &Observation, may_ask: bool) -> Turn {
-    let policy = subject.policy;
+    match place::find(subject.policy, seen) {
+        Sought::Here(place) => of_place(Case { subject, place: &place }, seen, may_ask),
+        Sought::Ask(question) if may_ask => Turn::Ask(vec![question]),
+        Sought::Ask(_) => held_or_unable(subject, Reason::NoTime),
+        Sought::Trouble(reason) => core_trouble(subject, reason),
+    }
+}
+
+/// The same, once it is known where the group is.
+fn of_place(case: Case<'_>, seen: &Observation, may_ask: bool) -> Turn {
+    let Case { subject, place } = case;
     let now = &seen.started;
-    let core = match sight::core(policy, seen, Look::First) {
+    let core = match sight::core(place, seen, Look::First) {
         Some(Ok(core)) => core,
-        None if may_ask => return Turn::Ask(vec![ask::core(subject, Look::First)]),
+        None if may_ask => return Turn::Ask(vec![ask::core(case, Look::First)]),
         None => return held_or_unable(subject, Reason::NoTime),
         Some(Err(reason)) => return core_trouble(subject, reason),
     };
-    let names = status::names(policy);
+    let names = [place.group.clone(), place.automatic.clone()];
     let Some(known) = subject.state.filter(|state| state.names == names) else {
-        return begun(subject, core, names, now);
+        return begun(case, core, names, now);
     };
     let mut state = known.clone();
     state.core_trouble = None;
@@ -88,24 +101,24 @@ pub(super) fn turn(subject: &Subject<'_, Guard>, seen: &Observation, may_ask: bo
     if let Some(wish) = &state.wish {
         // It is a person's last word, whatever was chosen or lost before.
         let (target, force) = (wish.target.clone(), wish.force);
-        return switched(subject, state, core, target, force);
+        return switched(case, state, core, target, force);
     }
-    let with_config = sight::core(policy, seen, Look::Config).and_then(Result::ok);
+    let with_config = sight::core(place, seen, Look::Config).and_then(Result::ok);
     let ours_is_gone = !core.all.contains(&known.confirmed.member);
     let looked = with_config.unwrap_or(core);
-    match choice(known, ours_is_gone, &policy.group, looked) {
+    match choice(known, ours_is_gone, &place.group, looked) {
         Choice::Unclear if may_ask && with_config.is_none() => {
-            return Turn::Ask(vec![ask::core(subject, Look::Config)]);
+            return Turn::Ask(vec![ask::core(case, Look::Config)]);
         }
         Choice::Unclear => return Turn::Stays(Box::new(known.clone()), vec![Reason::NoTime]),
-        Choice::Persons(member) => return persons(subject, state, core, member),
+        Choice::Persons(member) => return persons(case, state, core, member),
         Choice::Lost => {
-            let round = Round { subject, seen, may_ask, core, now };
+            let round = Round { case, seen, may_ask, core, now };
             return round.lost(state, ours_is_gone);
         }
         Choice::Ours => confirm(&mut state, core),
     }
-    Round { subject, seen, may_ask, core, now }.judged(state)
+    Round { case, seen, may_ask, core, now }.judged(state)
 }
 
 /// Whose choice stands. A member that is gone cannot be chosen, so its loss is nobody's choice where
@@ -149,31 +162,25 @@ fn held_or_unable(subject: &Subject<'_, Guard>, reason: Reason) -> Turn {
 }
 
 /// The first run, or the first with other names.
-fn begun(
-    subject: &Subject<'_, Guard>,
-    core: CoreSight<'_>,
-    names: [String; 2],
-    now: &Moment,
-) -> Turn {
-    let policy = subject.policy;
-    let mode = if core.now == policy.automatic { Mode::Auto } else { Mode::Manual };
+fn begun(case: Case<'_>, core: CoreSight<'_>, names: [String; 2], now: &Moment) -> Turn {
+    let mode = if core.now == case.place.automatic { Mode::Auto } else { Mode::Manual };
     let confirmed = Confirmed { member: core.now.to_owned(), life: core.seen.life.clone() };
     let mut state = GuardState::new(mode, names, confirmed, now);
     state.uses = Some(core.uses.to_owned());
-    state.wish = subject.state.and_then(|before| before.wish.clone());
+    state.wish = case.subject.state.and_then(|before| before.wish.clone());
     Turn::Stays(Box::new(state), vec![Reason::Found { member: core.now.to_owned() }])
 }
 
 /// A person has chosen.
 pub(super) fn persons(
-    subject: &Subject<'_, Guard>,
+    case: Case<'_>,
     mut state: GuardState,
     core: CoreSight<'_>,
     member: String,
 ) -> Turn {
     confirm(&mut state, core);
-    state.hand_over(&subject.policy.automatic, &state.looked_at.clone());
-    let reason = if member == subject.policy.automatic {
+    state.hand_over(&case.place.automatic, &state.looked_at.clone());
+    let reason = if member == case.place.automatic {
         Reason::HandedBack
     } else {
         Reason::PersonsChoice { member }
@@ -182,18 +189,19 @@ pub(super) fn persons(
 }
 
 fn switched(
-    subject: &Subject<'_, Guard>,
+    case: Case<'_>,
     state: GuardState,
     core: CoreSight<'_>,
     target: String,
     force: bool,
 ) -> Turn {
     if !core.all.contains(&target) {
-        let why = format!("it is no member of {}", crate::outcome::harmless(&subject.policy.group));
+        let why = format!("it is no member of {}", crate::outcome::harmless(&case.place.group));
         return Turn::Stays(Box::new(state), vec![Reason::SwitchRefused { target, why }]);
     }
     let counted = GuardState { wish: None, ..state };
     Turn::Writes(Box::new(Intent {
+        place: case.place.clone(),
         counted,
         stands: core.now.to_owned(),
         life: core.seen.life.clone(),

@@ -42,11 +42,12 @@ pub fn cut(cut: &Cut) -> anyhow::Result<CutResult> {
 /// Closes connections of a proxy core, each by itself: closing all resets a core's whole network.
 fn close(core: &Core, names: &[String]) -> anyhow::Result<CutResult> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let traffic = clash::traffic(core).map_err(|fault| anyhow!("{fault}"))?;
+    let core = clash::reach(core).map_err(|fault| anyhow!("{fault}"))?;
+    let traffic = clash::traffic(&core).map_err(|fault| anyhow!("{fault}"))?;
     let mut ended = 0_u64;
     for flow in traffic.map_err(|why| anyhow!(why))?.flows {
         if flow.goes_through(&names) {
-            clash::close(core, &flow.id).map_err(|why| anyhow!(why))?;
+            clash::close(&core, &flow.id).map_err(|why| anyhow!(why))?;
             ended = ended.saturating_add(1);
         }
     }

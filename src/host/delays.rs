@@ -5,7 +5,7 @@
 
 use super::{clash, clock};
 use crate::observation::{Delay, DelayQuestion, DelayReading};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,11 @@ const SLACK: Duration = Duration::from_secs(1);
 /// When the clock cannot be read.
 pub fn ask(question: &DelayQuestion) -> anyhow::Result<DelayReading> {
     let end = Instant::now() + DEADLINE;
-    let unmeasured = || Delay::Unknown("there was no time to measure it".to_owned());
+    let (core, why) = match clash::reach(&question.core) {
+        Ok(core) => (Some(core), "there was no time to measure it".to_owned()),
+        Err(fault) => (None, fault.to_string()),
+    };
+    let unmeasured = || Delay::Unknown(why.clone());
     let mut members: std::collections::BTreeMap<String, Vec<Delay>> = question
         .members
         .iter()
@@ -34,21 +38,29 @@ pub fn ask(question: &DelayQuestion) -> anyhow::Result<DelayReading> {
             delays.iter_mut().zip(&question.urls).map(|(place, url)| (place, member.as_str(), url))
         })
         .collect();
+    let provided = OnceLock::new();
     let workers = work.len().min(PARALLEL);
     let queue = Mutex::new(work.into_iter());
     std::thread::scope(|threads| {
         let turn = || {
             loop {
                 let next = queue.lock().ok().and_then(|mut queue| queue.next());
-                let Some((place, member, url)) = next else { return };
+                let (Some((place, member, url)), Some(core)) = (next, &core) else { return };
                 let left = end.saturating_duration_since(Instant::now());
                 let timeout = Duration::from_millis(question.timeout_ms.into());
                 if left < timeout {
                     return;
                 }
-                let asked =
-                    clash::delay(&question.core, member, url, question.timeout_ms, timeout + SLACK);
-                *place = asked;
+                let (told, timeout) = (question.timeout_ms, timeout + SLACK);
+                *place = clash::delay(core, member, url, told, timeout);
+                if *place != Delay::Absent {
+                    continue;
+                }
+                // Newer mihomo measures what a provider brought at another place.
+                let provided = provided.get_or_init(|| clash::provided(core).unwrap_or_default());
+                if let Some(of) = provided.get(member) {
+                    *place = clash::provided_delay(core, (member, of), url, told, timeout);
+                }
             }
         };
         for _ in 1..workers {

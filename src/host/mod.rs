@@ -11,6 +11,7 @@ pub mod clock;
 pub mod core;
 pub mod cut;
 pub mod delays;
+pub mod discover;
 pub mod dns;
 pub mod environment;
 pub mod examine;

@@ -5,7 +5,8 @@
 
 use super::apply::Hands;
 use super::{
-    carried, clock, core, delays, gost, look, node, pages, provider, resolve, setting, trial,
+    carried, clock, core, delays, discover, gost, look, node, pages, provider, resolve, setting,
+    trial,
 };
 use crate::observation::{Question, Reading, StandbyReading, TrialReading, TrialResult};
 use anyhow::{Context as _, bail};
@@ -75,6 +76,7 @@ fn answer(question: &Question, eyes: &Eyes<'_>) -> anyhow::Result<Reading> {
             Reading::Trial(trial::trial(asked, eyes.hands)?)
         }
         Question::Core(asked) => Reading::Core(Box::new(core::look(asked)?)),
+        Question::Outline(source) => Reading::Outline(Box::new(discover::outline(source))),
         Question::Delays(asked) => Reading::Delays(delays::ask(asked)?),
         Question::Gost(asked) => Reading::Gost(Box::new(gost::look(asked)?)),
         Question::Nodes(checks) => Reading::Nodes(node::check_all(checks)?),

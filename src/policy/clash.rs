@@ -3,7 +3,7 @@
 //! **Invariant:** a core is controlled over loopback or a unix socket and over nothing else.
 
 use super::fault::PolicyFault;
-use crate::setting::{Control, Core};
+use crate::setting::{Control, Core, Source};
 use crate::url::Target;
 use std::path::{Path, PathBuf};
 
@@ -43,13 +43,34 @@ pub(super) fn control(key: &str, text: &str) -> Result<Control, PolicyFault> {
 /// # Errors
 /// Which key must say something else.
 pub(super) fn core(keys: &str, url: &str, secret_file: Option<&Path>) -> Result<Core, PolicyFault> {
+    let control = control(&format!("{keys}.url"), url)?;
+    Ok(Core { control, secret_file: secret(keys, secret_file)?, secret_in: None })
+}
+
+/// A core of which a policy's driver names some, and the rest is found at `source`.
+///
+/// # Errors
+/// Which key must say something else.
+pub(super) fn found(
+    keys: &str,
+    url: Option<&str>,
+    secret_file: Option<&Path>,
+    source: &Source,
+) -> Result<Core, PolicyFault> {
+    let control = match url {
+        Some(url) => control(&format!("{keys}.url"), url)?,
+        None => Control::Found(source.clone()),
+    };
+    let secret_file = secret(keys, secret_file)?;
+    let secret_in = secret_file.is_none().then(|| source.clone());
+    Ok(Core { control, secret_file, secret_in })
+}
+
+fn secret(keys: &str, secret_file: Option<&Path>) -> Result<Option<PathBuf>, PolicyFault> {
     if secret_file.is_some_and(|path| !path.is_absolute()) {
         return Err(PolicyFault::new(format!(
             "{keys}.secret_file is no absolute path: write one that begins with /"
         )));
     }
-    Ok(Core {
-        control: control(&format!("{keys}.url"), url)?,
-        secret_file: secret_file.map(Path::to_owned),
-    })
+    Ok(secret_file.map(Path::to_owned))
 }

@@ -8,7 +8,7 @@ use super::clash;
 use super::fault::PolicyFault;
 use super::pool::Require;
 use crate::proxy::Proxy;
-use crate::setting::Core;
+use crate::setting::{Core, Source};
 use crate::url::Target;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -19,14 +19,16 @@ use std::time::Duration;
 pub struct GuardPolicy {
     /// The core.
     pub core: Core,
-    /// The group in which a member is selected.
-    pub group: String,
-    /// The member of it that chooses by itself.
-    pub automatic: String,
+    /// Where what is not named here is found; `None`: all is named.
+    pub source: Option<Source>,
+    /// The group in which a member is selected; `None`: it is found.
+    pub group: Option<String>,
+    /// The member of it that chooses by itself; `None`: it is found.
+    pub automatic: Option<String>,
     /// The members that may be selected in its place; `None`: all that leave by a proxy.
     pub members: Option<Vec<String>>,
-    /// The core's proxy, which goes out by the group.
-    pub proxy: Proxy,
+    /// The core's proxy, which goes out by the group; `None`: it is found.
+    pub proxy: Option<Proxy>,
     /// What shows that requests pass.
     pub probe: Probe,
     /// What shows that the uplink works, if that is asked.
@@ -129,11 +131,14 @@ struct Written {
     #[serde(rename = "description", default)]
     _description: Option<String>,
     driver: WrittenDriver,
-    group: String,
-    automatic: String,
+    #[serde(default)]
+    group: Option<String>,
+    #[serde(default)]
+    automatic: Option<String>,
     #[serde(default)]
     members: Option<Vec<String>>,
-    proxy: Proxy,
+    #[serde(default)]
+    proxy: Option<Proxy>,
     #[serde(default)]
     probe: Probe,
     #[serde(default)]
@@ -151,9 +156,45 @@ struct WrittenDriver {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenClash {
-    url: String,
+    #[serde(default)]
+    url: Option<String>,
     #[serde(default)]
     secret_file: Option<PathBuf>,
+    #[serde(default)]
+    config: Option<PathBuf>,
+    #[serde(default)]
+    process: Option<String>,
+}
+
+impl WrittenClash {
+    /// Where what is not named is found. A url alone names a core whose files are not looked at.
+    fn source(&self) -> Result<Option<Source>, PolicyFault> {
+        let fault = |text: &str| Err(PolicyFault::new(text));
+        match (&self.config, &self.process) {
+            (Some(_), Some(_)) => fault(
+                "driver.clash names config and process: name the one in which the core is found",
+            ),
+            (Some(config), None) if !config.is_absolute() => {
+                fault("driver.clash.config is no absolute path: write one that begins with /")
+            }
+            (Some(config), None) => Ok(Some(Source::File(config.clone()))),
+            (None, Some(name)) if name.is_empty() || name.contains('/') => fault(
+                "driver.clash.process is no name of a program, such as \"sing-box\": a path belongs into config",
+            ),
+            (None, Some(name)) => Ok(Some(Source::Process(Some(name.clone())))),
+            (None, None) if self.url.is_some() => Ok(None),
+            (None, None) => Ok(Some(Source::Process(None))),
+        }
+    }
+
+    fn core(&self, source: Option<&Source>) -> Result<Core, PolicyFault> {
+        let (keys, url, secret) =
+            ("driver.clash", self.url.as_deref(), self.secret_file.as_deref());
+        match (source, url) {
+            (Some(source), _) => clash::found(keys, url, secret, source),
+            (None, url) => clash::core(keys, url.unwrap_or_default(), secret),
+        }
+    }
 }
 
 impl GuardPolicy {
@@ -165,8 +206,10 @@ impl GuardPolicy {
         let written: Written =
             serde_json::from_str(text).map_err(|e| PolicyFault::from_json(&e))?;
         let driver = written.driver.clash;
+        let source = driver.source()?;
         let policy = Self {
-            core: clash::core("driver.clash", &driver.url, driver.secret_file.as_deref())?,
+            core: driver.core(source.as_ref())?,
+            source,
             group: written.group,
             automatic: written.automatic,
             members: written.members,
@@ -182,12 +225,26 @@ impl GuardPolicy {
     /// Refuses what contradicts itself.
     fn validate(&self) -> Result<(), PolicyFault> {
         let fault = |text: &str| Err(PolicyFault::new(text));
-        if self.group.is_empty() || self.automatic.is_empty() {
+        let names = [self.group.as_ref(), self.automatic.as_ref()];
+        if names.into_iter().flatten().any(String::is_empty) {
             return fault(
                 "group or automatic is empty: name the core's group, and the member of it that chooses by itself",
             );
         }
-        if self.group == self.automatic {
+        if self.source.is_none() {
+            for (key, is_named) in [
+                ("group", self.group.is_some()),
+                ("automatic", self.automatic.is_some()),
+                ("proxy", self.proxy.is_some()),
+            ] {
+                if !is_named {
+                    return fault(&format!(
+                        "{key} is missing: name it, or name driver.clash.config or driver.clash.process, where it is found"
+                    ));
+                }
+            }
+        }
+        if self.group.is_some() && self.group == self.automatic {
             return fault(
                 "group and automatic are the same: automatic is a member of group, such as \"auto\" of \"select\"",
             );
@@ -196,7 +253,7 @@ impl GuardPolicy {
             if members.is_empty() {
                 return fault("members is empty: name some, or leave it out for all");
             }
-            if members.contains(&self.automatic) {
+            if self.automatic.as_ref().is_some_and(|automatic| members.contains(automatic)) {
                 return fault(
                     "members holds the automatic group, which is what they stand in for: leave it out",
                 );

@@ -20,13 +20,14 @@ pub fn overlap(a: (&PolicyName, &Policy), b: (&PolicyName, &Policy)) -> Option<S
         (Policy::Pool(a), Policy::Pool(b)) => pools(a, b),
         (Policy::Selector(a), Policy::Selector(b)) => selectors(a, b),
         (Policy::Guard(a), Policy::Guard(b)) => {
-            same_group((&a.core, &a.group), (&b.core, &b.group))
+            same_group((&a.core, a.group.as_deref()), (&b.core, b.group.as_deref()))
         }
         (Policy::Guard(guard), Policy::Selector(selector))
         | (Policy::Selector(selector), Policy::Guard(guard)) => match &selector.driver {
-            Driver::Clash(clash) => {
-                same_group((&guard.core, &guard.group), (&clash.core, &clash.selector))
-            }
+            Driver::Clash(clash) => same_group(
+                (&guard.core, guard.group.as_deref()),
+                (&clash.core, Some(clash.selector.as_str())),
+            ),
             Driver::Route(_) => None,
         },
         (Policy::Pool(pool), Policy::Selector(selector))
@@ -43,13 +44,12 @@ pub fn overlap(a: (&PolicyName, &Policy), b: (&PolicyName, &Policy)) -> Option<S
         }
         (Policy::Chain(chain), Policy::Guard(guard))
         | (Policy::Guard(guard), Policy::Chain(chain)) => {
-            groups(chain).find_map(|ours| same_group(ours, (&guard.core, &guard.group)))
+            groups(chain).find_map(|ours| same_group(ours, (&guard.core, guard.group.as_deref())))
         }
         (Policy::Chain(chain), Policy::Selector(selector))
         | (Policy::Selector(selector), Policy::Chain(chain)) => match &selector.driver {
-            Driver::Clash(clash) => {
-                groups(chain).find_map(|ours| same_group(ours, (&clash.core, &clash.selector)))
-            }
+            Driver::Clash(clash) => groups(chain)
+                .find_map(|ours| same_group(ours, (&clash.core, Some(clash.selector.as_str())))),
             Driver::Route(_) => None,
         },
         (Policy::Pool(_), Policy::Guard(_))
@@ -62,12 +62,13 @@ pub fn overlap(a: (&PolicyName, &Policy), b: (&PolicyName, &Policy)) -> Option<S
 }
 
 /// The groups of a proxy core in which a chain selects.
-fn groups(chain: &ChainPolicy) -> impl Iterator<Item = (&Core, &str)> {
+fn groups(chain: &ChainPolicy) -> impl Iterator<Item = (&Core, Option<&str>)> {
     let core = match &chain.driver {
         chain::Driver::Clash(driver) => Some(&driver.core),
         chain::Driver::Gost(_) => None,
     };
-    core.into_iter().flat_map(|core| chain.hops.iter().map(move |hop| (core, hop.group.as_str())))
+    core.into_iter()
+        .flat_map(|core| chain.hops.iter().map(move |hop| (core, Some(hop.group.as_str()))))
 }
 
 /// Two policies that order one hop of gost, or the services of one chain.
@@ -86,15 +87,24 @@ fn same_chain(a: &ChainPolicy, b: &ChainPolicy) -> Option<String> {
 }
 
 /// Two policies that select in one group would take each other for a person.
-fn same_group(a: (&Core, &str), b: (&Core, &str)) -> Option<String> {
-    let same = a.0.control == b.0.control && a.1 == b.1;
-    same.then(|| format!("group {} of {}", a.1, a.0))
+/// A group that is found could be any of the core's.
+fn same_group(a: (&Core, Option<&str>), b: (&Core, Option<&str>)) -> Option<String> {
+    let ((core, a), (other, b)) = (a, b);
+    if core.control != other.control {
+        return None;
+    }
+    match (a, b) {
+        (Some(a), Some(b)) => (a == b).then(|| format!("group {a} of {core}")),
+        (Some(_) | None, None) | (None, Some(_)) => {
+            Some(format!("a group of {core}: name group in both"))
+        }
+    }
 }
 
 fn selectors(a: &SelectorPolicy, b: &SelectorPolicy) -> Option<String> {
     match (&a.driver, &b.driver) {
         (Driver::Clash(a), Driver::Clash(b)) => {
-            same_group((&a.core, &a.selector), (&b.core, &b.selector))
+            same_group((&a.core, Some(a.selector.as_str())), (&b.core, Some(b.selector.as_str())))
         }
         (Driver::Route(a), Driver::Route(b)) => routes(a, b),
         (Driver::Clash(_), Driver::Route(_)) | (Driver::Route(_), Driver::Clash(_)) => None,

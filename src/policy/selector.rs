@@ -82,7 +82,7 @@ pub struct SelectorPolicy {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Driver {
     /// The selected member of a proxy core's group.
-    Clash(ClashDriver),
+    Clash(Box<ClashDriver>),
     /// A default route.
     Route(RouteDriver),
 }

@@ -90,6 +90,7 @@ impl Lab {
             // No pool asks for more than the time.
             // A pool asks for none of these.
             Question::Core(_)
+            | Question::Outline(_)
             | Question::Delays(_)
             | Question::Gost(_)
             | Question::Nodes(_)

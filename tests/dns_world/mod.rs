@@ -308,6 +308,7 @@ impl Lab {
             | Question::Gost(_)
             | Question::Trial(_)
             | Question::Carried(_)
+            | Question::Outline(_)
             | Question::Wait { .. } => panic!("{question:?}"),
         }
     }

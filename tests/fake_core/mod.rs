@@ -54,6 +54,8 @@ pub struct Core {
     pub delays: BTreeMap<String, u64>,
     /// The group by which a member goes out: it is measured through what is selected there.
     pub detours: BTreeMap<String, String>,
+    /// Members of the provider `sub/1`, which are not among the proxies.
+    pub provided: Vec<String>,
     pub fault: Option<Fault>,
     /// Requests, as `PUT /proxies/x {"name":"y"}`.
     pub asked: Vec<String>,
@@ -74,6 +76,7 @@ impl Core {
             flows: Vec::new(),
             delays: BTreeMap::new(),
             detours: BTreeMap::new(),
+            provided: Vec::new(),
             fault: None,
             asked: Vec::new(),
         }
@@ -156,15 +159,30 @@ impl Core {
                                   "connections": flows, "memory": 0 });
                 Said::Json(200, all.to_string())
             }
+            ("GET", Some(("providers", "proxies"))) => {
+                let member = |name: &String| json!({ "name": name, "type": "Vless" });
+                let own: Vec<Value> = self.odd.keys().map(member).collect();
+                let all: Vec<Value> = self.provided.iter().map(member).collect();
+                let providers = json!({ "providers": {
+                    "default": { "vehicleType": "Compatible", "proxies": own },
+                    "sub/1": { "vehicleType": "HTTP", "proxies": all } } });
+                Said::Json(200, providers.to_string())
+            }
+            ("GET", Some(("providers", asked))) if asked.contains("/healthcheck?") => {
+                let (path, rest) = asked.split_once("/healthcheck?").unwrap_or_default();
+                let name = path.strip_prefix("proxies/sub%2F1/").map(decoded);
+                match name.filter(|name| self.provided.contains(name)) {
+                    Some(name) => self.delay(&name, rest),
+                    None => missing(),
+                }
+            }
             ("GET", Some(("proxies", asked))) if asked.contains("/delay?") => {
                 let (name, rest) = asked.split_once("/delay?").unwrap_or_default();
-                let timeout =
-                    rest.split_once("timeout=").and_then(|(_, ms)| ms.parse::<i16>().ok());
-                match (self.measured(&decoded(name)), timeout) {
-                    (_, None | Some(i16::MIN..=0)) => Said::message(400, "Body invalid"),
-                    (Some(ms), Some(_)) => Said::Json(200, json!({ "delay": ms }).to_string()),
-                    (None, Some(_)) => Said::message(504, "Timeout"),
+                let name = decoded(name);
+                if self.provided.contains(&name) {
+                    return missing();
                 }
+                self.delay(&name, rest)
             }
             ("GET", Some(("proxies", name))) => {
                 let name = decoded(name);
@@ -188,6 +206,15 @@ impl Core {
                 Said::Json(204, String::new())
             }
             _ => missing(),
+        }
+    }
+
+    fn delay(&self, name: &str, rest: &str) -> Said {
+        let timeout = rest.split_once("timeout=").and_then(|(_, ms)| ms.parse::<i16>().ok());
+        match (self.measured(name), timeout) {
+            (_, None | Some(i16::MIN..=0)) => Said::message(400, "Body invalid"),
+            (Some(ms), Some(_)) => Said::Json(200, json!({ "delay": ms }).to_string()),
+            (None, Some(_)) => Said::message(504, "Timeout"),
         }
     }
 

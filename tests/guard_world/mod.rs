@@ -19,11 +19,11 @@ use egressctl::machine::{
 use egressctl::names::PolicyName;
 use egressctl::observation::{
     Asker, ConfigReading, CoreConfig, CoreFault, CoreQuestion, CoreReading, CoreSeen, Delay,
-    DelayReading, Group, GroupFault, Life, Observation, PageReading, PagesReading, Process,
-    Program, Question, Reading, Traffic,
+    DelayReading, Group, GroupFault, Life, Observation, Outline, PageReading, PagesReading,
+    Process, Program, Question, Reading, Traffic,
 };
 use egressctl::policy::{GuardPolicy, Policy};
-use egressctl::setting::{Setting, Value, Written};
+use egressctl::setting::{Control, Setting, Value, Written};
 use egressctl::time::Moment;
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,6 +65,40 @@ pub fn policy(params: &Json) -> GuardPolicy {
     *policy
 }
 
+/// A policy that names nothing but the core's configuration, and what else is put there.
+pub fn seeking(named: &Json) -> GuardPolicy {
+    let mut text = json!({
+        "kind": "guard", "driver": { "clash": { "config": "/etc/core.json" } },
+        "probe": { "urls": ["https://192.0.2.1/generate_204"] },
+    });
+    for (key, value) in named.as_object().expect("an object") {
+        text[key] = value.clone();
+    }
+    let Policy::Guard(policy) = Policy::parse(&text.to_string()).expect("a good policy") else {
+        panic!("it is a guard")
+    };
+    *policy
+}
+
+/// What the core's own files say.
+pub fn outline() -> Outline {
+    let url = "http://127.0.0.1:9090".to_owned().try_into().expect("a URL");
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    Outline {
+        program: Program::SingBox,
+        read_in: "/etc/core.json".to_owned(),
+        control: Ok(Control::Http(url)),
+        exposed: None,
+        has_secret: true,
+        keeps_choices: false,
+        proxies: vec!["http://127.0.0.1:2080".to_owned().try_into().expect("a proxy")],
+        other_proxies: Vec::new(),
+        selectors: [("select".to_owned(), names(&[AUTO, PICK, FAST, SLOW, "DIRECT"]))].into(),
+        automatic: [AUTO.to_owned()].into(),
+        default_way: Some("select".to_owned()),
+    }
+}
+
 /// The world.
 #[derive(Clone, Debug)]
 pub struct World {
@@ -76,8 +110,12 @@ pub struct World {
     pub selected: String,
     pub all: Vec<String>,
     pub wan: bool,
+    /// Whether the uplink falls once something was written.
+    pub wan_falls: bool,
     /// Whether the core's proxy is there.
     pub proxy: bool,
+    /// Whether it is gone once something was written.
+    pub proxy_falls: bool,
     /// Members by which requests pass. The automatic group does what its pick does.
     pub passes: BTreeSet<&'static str>,
     /// What the automatic group uses.
@@ -87,8 +125,12 @@ pub struct World {
     pub write: Write,
     /// What was written, and whether it was.
     pub writes: Vec<String>,
+    /// What the core's own files say.
+    pub outline: Result<Outline, CoreFault>,
     /// What was selected when the round was asked first in a step.
     pub asked_by: Vec<String>,
+    /// All that was asked, in any step.
+    pub asked: Vec<Question>,
 }
 
 impl World {
@@ -103,13 +145,17 @@ impl World {
             selected: AUTO.to_owned(),
             all: [AUTO, PICK, FAST, SLOW, "DIRECT"].map(str::to_owned).into(),
             wan: true,
+            wan_falls: false,
             proxy: true,
+            proxy_falls: false,
             passes: BTreeSet::from([PICK, FAST, SLOW]),
             uses: PICK,
             unmeasured: BTreeSet::new(),
             write: Write::Takes,
             writes: Vec::new(),
+            outline: Ok(outline()),
             asked_by: Vec::new(),
+            asked: Vec::new(),
         }
     }
 
@@ -147,6 +193,7 @@ impl World {
     }
 
     fn answer(&mut self, question: &Question) -> Reading {
+        self.asked.push(question.clone());
         match question {
             Question::Core(asked) => Reading::Core(Box::new(self.core(asked))),
             Question::Delays(asked) => {
@@ -175,6 +222,7 @@ impl World {
                 let pages = pages.pages.iter().map(|_| Some(page.clone())).collect();
                 Reading::Pages(PagesReading { at: self.now.clone(), pages })
             }
+            Question::Outline(_) => Reading::Outline(Box::new(self.outline.clone())),
             other => panic!("{other:?} is not asked by a guard"),
         }
     }
@@ -226,6 +274,8 @@ impl World {
         assert_eq!(expected, self.selected, "it expects what does not stand there");
         assert!(self.all.iter().any(|known| known == member), "{member} is no member");
         self.writes.push(member.to_owned());
+        self.wan &= !self.wan_falls;
+        self.proxy &= !self.proxy_falls;
         match self.write {
             Write::Takes => {
                 member.clone_into(&mut self.selected);

@@ -4,16 +4,11 @@
 //!
 //! **Invariant:** a process is named with when it began, so that its number used again is another one.
 
-use super::super::{clock, files};
-use crate::clash::config::Sources;
+use super::super::clock;
 use crate::observation::Process;
 use crate::setting::Control;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::{Path, PathBuf};
-
-/// A configuration with a thousand servers has 1 MiB.
-const MAX_CONFIG: usize = 16 * 1024 * 1024;
 
 /// Who listens there. `known` is looked at first, so that usually one process is.
 pub(super) fn of(control: &Control, known: Option<&Process>) -> Option<Process> {
@@ -29,6 +24,8 @@ pub(super) fn of(control: &Control, known: Option<&Process>) -> Option<Process> 
             let text = fs::read_to_string("/proc/thread-self/net/unix").ok()?;
             unix_listener(&text, path.to_str()?)?
         }
+        // It is found before it is asked who listens there.
+        Control::Found(_) => return None,
     };
     let link = format!("socket:[{socket}]");
     let holds = |pid: &u32| {
@@ -42,44 +39,6 @@ pub(super) fn of(control: &Control, known: Option<&Process>) -> Option<Process> 
     let pid = known.map(|process| process.pid).into_iter().chain(all).find(holds)?;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     Some(Process { boot: clock::now().ok()?.boot.as_ref().to_owned(), pid, began: began(&stat)? })
-}
-
-/// The texts of a core's configuration, where `sources` finds it in its arguments.
-///
-/// # Errors
-/// Which file cannot be read.
-pub(super) fn configuration(
-    pid: u32,
-    sources: impl FnOnce(&[String]) -> Sources,
-) -> Result<Vec<String>, String> {
-    let own = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
-    let words = fs::read(own("cmdline")).map_err(|why| format!("the core's arguments: {why}"))?;
-    let words = String::from_utf8_lossy(&words);
-    let words: Vec<String> = words.split('\0').skip(1).map(str::to_owned).collect();
-    let working = fs::read_link(own("cwd")).map_err(|why| format!("the core's folder: {why}"))?;
-    let found = sources(&words);
-    // A core in a container has other files at its paths.
-    let root = own("root");
-    let inside = |path: &Path| {
-        let path = found.resolved(path, &working);
-        root.join(path.strip_prefix("/").unwrap_or(&path))
-    };
-    let mut paths: Vec<PathBuf> = found.files.iter().map(|path| inside(path)).collect();
-    for folder in &found.folders {
-        let listed = fs::read_dir(inside(folder)).into_iter().flatten().flatten();
-        let mut listed: Vec<PathBuf> = listed.map(|entry| entry.path()).collect();
-        listed.retain(|path| path.extension().is_some_and(|end| end == "json"));
-        listed.sort();
-        paths.extend(listed);
-    }
-    paths
-        .iter()
-        .map(|path| {
-            let bytes = files::read_bounded(path, MAX_CONFIG)
-                .map_err(|why| format!("the core's configuration {}: {why:#}", path.display()))?;
-            Ok(String::from_utf8_lossy(&bytes).into_owned())
-        })
-        .collect()
 }
 
 /// The inode of the socket that listens at an address and port: one bound to just that address, or

@@ -175,13 +175,13 @@ impl SelectorPolicy {
             serde_json::from_str(text).map_err(|e| PolicyFault::from_json(&e))?;
         let (primary, reserve) = (written.primary, written.reserve);
         let driver = match written.driver {
-            WrittenDriver::Clash(clash) => Driver::Clash(ClashDriver {
+            WrittenDriver::Clash(clash) => Driver::Clash(Box::new(ClashDriver {
                 core: clash::core("driver.clash", &clash.url, clash.secret_file.as_deref())?,
                 selector: clash.selector,
                 cut: clash.cut,
                 primary: primary.member(Channel::Primary)?,
                 reserve: reserve.member(Channel::Reserve)?,
-            }),
+            })),
             WrittenDriver::Route(route) => Driver::Route(RouteDriver {
                 table: route.table.0,
                 metric: route.metric.unwrap_or(if route.table.0 == Table::MAIN {
