@@ -12,9 +12,11 @@
     reason = "test code"
 )]
 
+use egressctl::clash::sing_box::sing_box;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -134,6 +136,7 @@ struct Bench {
     folder: TempDir,
     members: Vec<Member>,
     control: u16,
+    secret: &'static str,
     core: Option<Program>,
     _server: Program,
 }
@@ -176,7 +179,8 @@ impl Bench {
         std::fs::write(folder.path().join("secret"), "a-secret\n").unwrap();
         std::fs::create_dir(folder.path().join("policies")).unwrap();
         std::fs::write(folder.path().join("policies/home.json"), policy.to_string()).unwrap();
-        let mut bench = Self { folder, members, control, core: None, _server: server };
+        let mut bench =
+            Self { folder, members, control, secret: "a-secret", core: None, _server: server };
         bench.up();
         bench
     }
@@ -185,11 +189,20 @@ impl Bench {
         self.folder.path().join("config.json")
     }
 
+    /// What this one is told from others by that run beside it.
+    fn name(&self) -> String {
+        format!("sing-box-{}", self.folder.path().file_name().unwrap().display())
+    }
+
     /// sing-box begins, and answers when this returns.
     fn up(&mut self) {
         self.core = None;
         let mut command = Command::new("sing-box");
-        command.args(["run", "-c"]).arg(self.config()).stdin(Stdio::null());
+        command.arg0(self.name()).arg("run").args(["-D", ".", "-c", "config.json"]);
+        if self.folder.path().join("more.json").exists() {
+            command.arg("-cmore.json");
+        }
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
         command.env("SSL_CERT_FILE", self.folder.path().join("cert.pem"));
         command.stdout(Stdio::null()).stderr(Stdio::null());
         self.core =
@@ -212,7 +225,8 @@ impl Bench {
         let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(1)).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
         let length = body.len();
-        write!(stream, "{verb} {path} HTTP/1.0\r\nAuthorization: Bearer a-secret\r\nContent-Length: {length}\r\n\r\n{body}").ok()?;
+        let secret = self.secret;
+        write!(stream, "{verb} {path} HTTP/1.0\r\nAuthorization: Bearer {secret}\r\nContent-Length: {length}\r\n\r\n{body}").ok()?;
         let mut text = String::new();
         stream.read_to_string(&mut text).ok()?;
         let (_, body) = text.split_once("\r\n\r\n")?;
@@ -255,6 +269,30 @@ impl Bench {
             .args(args)
             .output()
             .unwrap()
+    }
+
+    /// The core is found by the name of its program, and all else in the files that it was told.
+    fn is_found_by(&self, name: &str) {
+        let path = self.folder.path().join("policies/home.json");
+        let mut policy: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        policy["driver"]["clash"] = json!({ "process": name });
+        for key in ["group", "automatic", "proxy"] {
+            policy[key] = Value::Null;
+        }
+        std::fs::write(path, policy.to_string()).unwrap();
+    }
+
+    /// The configuration in two files, of which sing-box makes one, with another port and secret.
+    fn moves(&mut self) {
+        let mut config: Value =
+            serde_json::from_slice(&std::fs::read(self.config()).unwrap()).unwrap();
+        (self.control, self.secret) = (free_port(), "another-secret");
+        config["inbounds"][0]["listen_port"] = json!(free_port());
+        let api = &mut config["experimental"]["clash_api"];
+        *api = json!({ "external_controller": format!("127.0.0.1:{}", self.control) });
+        std::fs::write(self.config(), config.to_string()).unwrap();
+        let more = json!({ "experimental": { "clash_api": { "secret": self.secret, "external_controller": "127.0.0.1:1" } } });
+        std::fs::write(self.folder.path().join("more.json"), format!("{more} // done")).unwrap();
     }
 
     /// A member stands in for the group, by whose pick no request passes.
@@ -333,4 +371,53 @@ fn a_persons_choice_stands_and_what_a_restart_lost_is_selected_again() {
     assert_eq!(bench.now("select"), other);
     bench.select("auto");
     assert_eq!(bench.step(), went(0, "MANUAL -> AUTO", "handed-back"));
+}
+
+#[test]
+fn a_core_that_comes_back_at_another_port_with_another_secret_is_found_by_its_process() {
+    let mut bench = Bench::new();
+    bench.is_found_by(&bench.name());
+    bench.takes_over();
+    let ours = bench.now("select");
+    bench.core = None;
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> TEMPORARY", "core-down"));
+    bench.moves();
+    bench.up();
+    let files = [bench.config(), bench.folder.path().join("more.json")];
+    let before = files.each_ref().map(|path| std::fs::read(path).unwrap());
+    assert_eq!(bench.now("select"), "auto", "it has forgotten");
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> TEMPORARY", "choice-lost"));
+    assert_eq!(bench.now("select"), ours);
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> TEMPORARY", "settling"));
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> OBSERVING", "group-answers"));
+    assert_eq!(files.each_ref().map(|path| std::fs::read(path).unwrap()), before);
+}
+
+#[test]
+fn several_files_are_read_as_the_real_sing_box_merges_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let api = |secret: &str, port: u16| json!({ "clash_api": { "secret": secret, "external_controller": format!("127.0.0.1:{port}") } });
+    let group =
+        |kind: &str, tag: &str, of: &str| json!({ "type": kind, "tag": tag, "outbounds": [of] });
+    let first =
+        json!({ "experimental": api("first", 1), "outbounds": [group("selector", "s", "auto")] });
+    let second = json!({ "experimental": api("second", 2), "outbounds": [group("urltest", "auto", "d"), { "type": "direct", "tag": "d" }],
+                         "route": { "final": "s" } });
+    std::fs::write(at("1.json"), format!("{first}\n# sing-box takes this")).unwrap();
+    std::fs::write(at("2.json"), second.to_string()).unwrap();
+    let merged = Command::new("sing-box")
+        .arg("merge")
+        .arg(at("all.json"))
+        .arg("-c")
+        .arg(at("2.json"))
+        .arg("-c")
+        .arg(at("1.json"))
+        .output()
+        .unwrap();
+    assert!(merged.status.success(), "{merged:?}");
+    let text =
+        |name: &str| (at(name).display().to_string(), std::fs::read_to_string(at(name)).unwrap());
+    let of = |texts: &[(String, String)]| sing_box("here".to_owned(), texts).unwrap();
+    assert_eq!(of(&[text("2.json"), text("1.json")]), of(&[text("all.json")]));
 }

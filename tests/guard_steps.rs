@@ -397,7 +397,8 @@ fn what_the_core_lacks_is_told_and_nothing_is_written() {
 #[test]
 fn what_the_policy_does_not_name_is_found_in_the_cores_files_and_their_secret_is_never_shown() {
     type File = fn(&str, &str, &str) -> String;
-    for (name, file) in [("core.json", sing_box_file as File), ("core.yaml", mihomo_file as File)] {
+    let files: [(&str, File); 2] = [("core.json", sing_box_file), ("core.yaml", mihomo_file)];
+    for (name, file) in files {
         let files = tempfile::tempdir().unwrap();
         let config = files.path().join(name);
         let mut core = Bench::core_of(&[PICK, FAST, SLOW]);
@@ -441,7 +442,7 @@ fn what_the_policy_does_not_name_is_found_in_the_cores_files_and_their_secret_is
             let path = bench.folder.path().join("state/home").join(file);
             told += &std::fs::read_to_string(&path).unwrap();
         }
-        assert!(told.contains("hush") == false, "{told}");
+        assert!(!told.contains("hush"), "{told}");
         bench.core.down();
         bench.core.up();
         assert_eq!(bench.step().0, 5);
@@ -487,8 +488,7 @@ fn a_core_that_comes_back_elsewhere_with_another_secret_is_found_again() {
         json!({ "config": config, "url": other.url(), "secret_file": secret });
     policy["proxy"] = json!(bench.proxy.url());
     std::fs::write(&path, policy.to_string()).unwrap();
-    let (code, _, why) = bench.step();
-    assert_eq!((code, why.as_str()), (0, "settling"));
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> TEMPORARY steady", "settling"));
 }
 
 /// A process that was started as mihomo is, and ends with the test.
@@ -537,6 +537,82 @@ fn a_core_is_found_by_its_process_and_of_two_none_is_taken() {
         child.wait().unwrap();
     }
     assert_eq!(bench.step(), went(0, "TEMPORARY -> TEMPORARY steady", "core-down"));
+}
+
+/// What `check` finds of the core and the policy, each with what mends it.
+fn findings(run: &Run) -> Vec<(String, String)> {
+    let ours = ["unfit", "core-", "choices-", "not-automatic", "no-reference"];
+    let word = |finding: &Value, key: &str| finding[key].as_str().unwrap().to_owned();
+    let all = run.report()["findings"].as_array().unwrap().clone();
+    let all = all.iter().map(|finding| (word(finding, "code"), word(finding, "mend")));
+    all.filter(|(code, _)| ours.iter().any(|begin| code.starts_with(begin))).collect()
+}
+
+#[test]
+fn a_check_names_what_the_core_and_the_policy_lack_and_what_mends_it() {
+    let files = tempfile::tempdir().unwrap();
+    let config = files.path().join("core.json");
+    let urltest = |core: &mut Core| {
+        let auto = json!({ "type": "URLTest", "now": PICK, "all": [PICK, FAST, SLOW] });
+        core.odd.insert(AUTO.to_owned(), auto);
+    };
+    let mut core = Bench::core_of(&[PICK, FAST, SLOW]);
+    urltest(&mut core);
+    let mut bench = Bench::with(core, |policy| {
+        let url = |value: &Value| port(value.as_str().unwrap());
+        let (control, proxy) = (url(&policy["driver"]["clash"]["url"]), url(&policy["proxy"]));
+        std::fs::write(&config, sing_box_file(&control, &proxy, "")).unwrap();
+        policy["driver"]["clash"] = json!({ "config": config });
+        policy["reference"] = json!({ "urls": [format!("http://127.0.0.1:{control}/version")] });
+    });
+    let mend = "set experimental.cache_file.enabled to true".to_owned();
+    let forgets = ("choices-forgotten".to_owned(), mend);
+    let path = bench.folder.path().join("policies/home.json");
+    let policy: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let with = |key: &str, value: Value| {
+        let mut policy = policy.clone();
+        policy[key] = value;
+        std::fs::write(&path, policy.to_string()).unwrap();
+    };
+    with("group", Value::Null);
+    assert_eq!(findings(&bench.run(&["check", "home", "--json"])), vec![forgets.clone()]);
+    with("reference", Value::Null);
+    let found = findings(&bench.run(&["check", "home", "--json"]));
+    assert_eq!((&found[0], found[1].0.as_str()), (&forgets, "no-reference"));
+    assert!(found[1].1.starts_with("\"reference\": {"), "{found:?}");
+    with("group", Value::Null);
+    let text = std::fs::read_to_string(&config).unwrap();
+    let open = text
+        .replace("\"external_controller\": \"127.0.0.1:", "\"external_controller\": \"0.0.0.0:");
+    std::fs::write(&config, open).unwrap();
+    let mend = format!(
+        "in {}: experimental.clash_api.external_controller 127.0.0.1:PORT; or set a secret",
+        config.display()
+    );
+    let open = ("core-open".to_owned(), mend);
+    assert_eq!(findings(&bench.run(&["check", "home", "--json"])), [open, forgets.clone()]);
+    std::fs::write(&config, text).unwrap();
+    bench.core.core().odd.remove(AUTO);
+    let found = findings(&bench.run(&["check", "home", "--json"]));
+    assert_eq!((&found[0], found[1].0.as_str()), (&forgets, "not-automatic"));
+    assert!(found[1].1.contains("urltest"), "{found:?}");
+    urltest(&mut bench.core.core());
+    let fixed = json!({ "type": "URLTest", "now": AUTO, "all": [AUTO, PICK] });
+    bench.core.core().odd.insert(GROUP.to_owned(), fixed);
+    let run = bench.run(&["check", "home", "--json"]);
+    assert_eq!(findings(&run)[0].0, "unfit");
+    assert!(run.out.contains("chooses by itself: name the selector that holds it"), "{run:?}");
+    bench.core.core().odd.remove(GROUP);
+    bench.core.down();
+    let found = findings(&bench.run(&["check", "home", "--json"]));
+    assert!(
+        found.iter().any(|(code, mend)| code == "core-silent" && mend.starts_with("start it")),
+        "{found:?}"
+    );
+    std::fs::remove_file(&config).unwrap();
+    let run = bench.run(&["check", "home", "--json"]);
+    assert!(findings(&run).iter().any(|(code, _)| code == "core-silent"), "{run:?}");
+    assert!(run.out.contains("core.json: No such file"), "{run:?}");
 }
 
 #[test]

@@ -250,6 +250,15 @@ codes! {
     /// The folder of what is published cannot be used.
     PublishDir, "publish-dir", Warning,
         "what a web server shows of host names and nodes is old, or is not shown";
+    /// A proxy core is steered from other machines without a secret.
+    CoreOpen, "core-open", Error,
+        "whoever reaches the port selects what clients go out by, and reads what they ask for";
+    /// What a guard helps does not choose by itself.
+    NotAutomatic, "not-automatic", Warning,
+        "when its pick dies nobody picks another, and once it was given control back requests fail again";
+    /// A guard has nothing to tell a dead uplink by.
+    NoReference, "no-reference", Note,
+        "a dead uplink then looks like a group by which nothing passes, and members are tried for nothing";
 }
 
 impl Serialize for Code {

@@ -3,11 +3,21 @@
 //! **Invariant:** only what a step saw of the core is judged.
 
 use super::{Code, Finding};
-use crate::observation::{ConfigReading, Observation};
+use crate::observation::{ConfigReading, Observation, Outline, Program};
 
 /// What proxy cores lack.
 pub(super) fn findings(seen: &Observation) -> Vec<Finding> {
     let mut found = Vec::new();
+    for (source, outline) in seen.outlines() {
+        match outline {
+            Ok(outline) => found.extend(told(outline)),
+            Err(fault) => {
+                let what = format!("{source}: {fault}");
+                let mend = "start it, or correct driver.clash in the policy";
+                found.push(Finding::new(Code::CoreSilent, what, mend));
+            }
+        }
+    }
     for (asked, reading) in seen.cores() {
         let core = match &reading.core {
             Ok(core) => core,
@@ -27,12 +37,43 @@ pub(super) fn findings(seen: &Observation) -> Vec<Finding> {
             }
         }
         if core.config != ConfigReading::Unasked && !core.keeps_choices() {
-            found.push(Finding::new(
-                Code::ChoicesForgotten,
-                format!("{} at {} keeps no choice over a restart", core.program, asked.core),
-                "set experimental.cache_file.enabled (sing-box), or profile.store-selected (mihomo)",
-            ));
+            found.push(forgets(core.program, &asked.core.to_string()));
         }
+    }
+    // Its files may have been read by two ways.
+    found.dedup_by_key(|finding| (finding.code == Code::ChoicesForgotten).then_some(finding.code));
+    found
+}
+
+fn forgets(program: Program, who: &str) -> Finding {
+    let mend = match program {
+        Program::SingBox => "set experimental.cache_file.enabled to true",
+        Program::Mihomo => "set store-selected to true below profile",
+        Program::Other => "let it keep what was selected in a file",
+    };
+    Finding::new(
+        Code::ChoicesForgotten,
+        format!("{program} at {who} keeps no choice over a restart"),
+        mend,
+    )
+}
+
+/// What is wrong with what a core was told.
+fn told(outline: &Outline) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let key = match outline.program {
+        Program::SingBox => "experimental.clash_api.external_controller",
+        Program::Mihomo | Program::Other => "external-controller",
+    };
+    if let Some(exposed) = outline.exposed.as_ref().filter(|_| !outline.has_secret) {
+        found.push(Finding::new(
+            Code::CoreOpen,
+            format!("{} listens for control at {exposed} without a secret", outline.program),
+            format!("in {}: {key} 127.0.0.1:PORT; or set a secret", outline.read_in),
+        ));
+    }
+    if !outline.keeps_choices {
+        found.push(forgets(outline.program, &outline.read_in));
     }
     found
 }

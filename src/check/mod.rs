@@ -11,6 +11,7 @@ mod code;
 mod cores;
 pub mod dns;
 pub mod forward;
+pub mod guard;
 pub mod machine;
 pub mod numbers;
 pub mod orphans;

@@ -19,7 +19,7 @@ use crate::host::publish;
 use crate::host::side_by_side;
 use crate::machine::Machine as _;
 use crate::names::PolicyName;
-use crate::observation::Realm;
+use crate::observation::{Observation, Realm};
 use crate::outcome::Exit;
 use crate::policy::selector::Driver;
 use crate::policy::{DnsPolicy, Kind, Policy, PoolPolicy, SelectorPolicy};
@@ -150,8 +150,12 @@ fn one(
     match &found.policy {
         Policy::Pool(policy) => pool(found, policy, state_dir, machine, states),
         Policy::Selector(policy) => selector(found, policy, state_dir, machine),
-        Policy::Guard(_) | Policy::Chain(_) => {
-            kind::with(found, state_dir, MANNER, Common { machine })
+        Policy::Guard(policy) => {
+            let own = |seen: &Observation| check::guard::findings(policy, seen);
+            kind::with(found, state_dir, MANNER, Common { machine, own: &own })
+        }
+        Policy::Chain(_) => {
+            kind::with(found, state_dir, MANNER, Common { machine, own: &|_| Vec::new() })
         }
         Policy::Dns(policy) => dns(found, policy, state_dir, machine),
     }
@@ -193,6 +197,8 @@ fn selector(
 /// What is examined in a policy of any kind.
 struct Common<'a> {
     machine: &'a Machine,
+    /// What else is wrong with a policy of its kind.
+    own: &'a dyn Fn(&Observation) -> Vec<Finding>,
 }
 
 impl Work for Common<'_> {
@@ -203,7 +209,8 @@ impl Work for Common<'_> {
         let interval = M::rhythm(order.policy, survey.record.machine.as_ref()).interval;
         let stepped = stepped(order, &survey, interval, self.machine);
         let subject = Subject::Policy(order.name.to_string(), Some(M::KIND));
-        let (found, probes) = (any::findings(&stepped), any::probes(&survey.seen));
+        let (mut found, probes) = (any::findings(&stepped), any::probes(&survey.seen));
+        found.extend((self.own)(&survey.seen));
         let needs = Needs {
             interval: Some(interval),
             policies: vec![order.name.to_string()],
