@@ -272,7 +272,9 @@ fn edge(before: &Play<'static>, event: Event, met: &mut Met) -> Option<Play<'sta
     }
     // The state follows what was read back.
     let put_back = step.settled == Some(Settled::RolledBack);
-    let knows = play.world.core_up && (play.world.write == Write::Takes || !put_back);
+    // What was lost is still ours while the core refuses it.
+    let told = play.world.write == Write::Takes || (play.world.write == Write::Refused && !again);
+    let knows = play.world.core_up && (told || !put_back);
     if knows && !was_paused && !step.codes().contains(&"offline") {
         assert_eq!(state.confirmed.member, play.world.selected, "{}", say());
         assert_eq!(state.mode.is_automatic(), play.world.selected == AUTO, "{}", say());

@@ -192,6 +192,15 @@ impl Attempt<'_> {
         }
     }
 
+    /// Whether the core selected none of the first `count` members, so that none was asked by: what
+    /// stands is as it was, and it is tried again at the next check.
+    fn all_were_refused(&self, count: usize) -> bool {
+        let before = self.subject.state.map(|state| &state.shown);
+        let was = |member: &String| before.and_then(|shown| shown.get(member));
+        let tried = self.intent.tries.get(..count).unwrap_or_default();
+        tried.iter().all(|member| self.intent.counted.shown.get(member) == was(member))
+    }
+
     /// What stood before is selected again, and nothing of this run is counted.
     fn uncounted(&self, stands: &str, reason: Reason) -> Proof<GuardState> {
         let counted = &self.intent.counted;
@@ -253,7 +262,9 @@ impl Attempt<'_> {
             }
             Purpose::Recovery { rest } => {
                 let rest: Vec<String> = untried.iter().chain(rest).cloned().collect();
-                if rest.is_empty() {
+                if let (Failure::Refused(why), true) = (&failure, self.all_were_refused(next)) {
+                    Reason::Refused { why: why.clone() }
+                } else if rest.is_empty() {
                     if !state.mode.is_automatic() {
                         to.clone_from(&intent.place.automatic);
                         state.confirmed.member.clone_from(&to);
