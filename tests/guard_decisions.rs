@@ -12,6 +12,7 @@
 
 mod guard_world;
 
+use egressctl::guard::state::Verdict;
 use egressctl::observation::{Asker, CoreFault, Outline, Question, Way};
 use egressctl::policy::GuardPolicy;
 use guard_world::{AUTO, FAST, PICK, Play, SLOW, Step, Write, outline, policy, seeking};
@@ -124,7 +125,7 @@ fn what_passes_by_nobody_leaves_the_automatic_group_in_charge_and_backs_off() {
     story.passes(&[]).tell().tell().tell().tell().tell().tell().is("guard_no_member_passes");
     let mut story = Story::new(&policy);
     story.play.world.unmeasured.extend([FAST, SLOW]);
-    story.passes(&[]).tell().tell().is("guard_none_measured");
+    story.passes(&[]).tell().tell().tell().tell().is("guard_none_measured");
     let mut story = Story::new(&policy);
     story.play.world.all = [AUTO, PICK, "DIRECT"].map(str::to_owned).into();
     story.passes(&[]).tell().tell().is("guard_no_candidate");
@@ -181,6 +182,56 @@ fn what_the_policy_does_not_name_is_found_and_what_it_names_stands() {
 }
 
 #[test]
+fn a_group_of_another_name_is_begun_with_anew() {
+    let policy = seeking(&json!({}));
+    let mut story = Story::taken_over(&policy);
+    let mut renamed = outline();
+    let members = renamed.selectors.remove("select").unwrap();
+    renamed.selectors.insert("choose".to_owned(), members);
+    story.play.world.outline = Ok(renamed);
+    "choose".clone_into(&mut story.play.world.group);
+    AUTO.clone_into(&mut story.play.world.selected);
+    story.tell().tell().is("guard_group_renamed");
+    // The policy goes on with the old name: it waits for the group.
+    let named = usual();
+    let mut story = Story::taken_over(&named);
+    "choose".clone_into(&mut story.play.world.group);
+    story.tell().is("guard_group_missing");
+}
+
+#[test]
+fn only_members_that_the_policy_names_are_tried_and_of_each_what_it_showed_is_remembered() {
+    let named = seeking(&json!({ "members": [SLOW] }));
+    let mut story = Story::new(&named);
+    story.passes(&[FAST]).tell().tell().is("guard_named_members");
+    let policy = usual();
+    let mut story = Story::new(&policy);
+    story.passes(&[]).quietly(2);
+    let shown = &story.play.state.as_ref().unwrap().shown;
+    for member in [AUTO, FAST, SLOW] {
+        assert_eq!(shown[member].verdict, Verdict::Failed, "{member}");
+    }
+}
+
+#[test]
+fn what_is_remembered_of_members_ends_with_them() {
+    let policy = usual();
+    let mut story = Story::taken_over(&policy);
+    let known = |play: &Play<'_>| {
+        let state = play.state.as_ref().unwrap();
+        [
+            state.said.contains_key(SLOW),
+            state.shown.contains_key(PICK),
+            state.shown.contains_key(FAST),
+        ]
+    };
+    assert_eq!(known(&story.play), [true, false, true]);
+    story.play.world.all.retain(|member| member != SLOW);
+    story.tell();
+    assert_eq!(known(&story.play), [false, false, true]);
+}
+
+#[test]
 fn what_cannot_be_found_is_told_with_what_to_name() {
     type Change = fn(&mut Outline);
     let several = |named| (seeking(&named), "name group and automatic in the policy");
@@ -232,6 +283,15 @@ fn of_several_groups_the_one_that_leads_all_else_is_found() {
     play.world.outline = Ok(outline);
     play.step();
     assert_eq!(play.state.unwrap().names, ["select".to_owned(), AUTO.to_owned()]);
+    // But the one that the policy names goes before.
+    let policy = seeking(&json!({ "group": "video" }));
+    let mut play = Play::new(&policy);
+    let mut outline = self::outline();
+    outline.selectors.insert("video".to_owned(), vec![AUTO.to_owned()]);
+    play.world.outline = Ok(outline);
+    "video".clone_into(&mut play.world.group);
+    play.step();
+    assert_eq!(play.state.unwrap().names, ["video".to_owned(), AUTO.to_owned()]);
 }
 
 #[test]
@@ -245,9 +305,28 @@ fn control_is_given_back_after_the_group_answered_and_a_trial_passed() {
     story.play.world.unmeasured.insert(PICK);
     story.tell().is("guard_group_fails_again");
     story.play.world.unmeasured.clear();
+    story.tell().passes(&[]).tell().is("guard_observed_member_fails");
+    story.passes(&[FAST, SLOW]);
     // The core believes in the pick; requests do not pass.
     story.quietly(2).tell().is("guard_trial_fails");
     story.passes(&[PICK, FAST, SLOW]).tell().tell().tell().is("guard_gives_back");
+}
+
+#[test]
+fn a_group_that_relapses_waits_longer_and_one_that_rules_long_enough_begins_anew() {
+    let policy =
+        policy(&json!({ "observe_passes": 1, "backoff_min_sec": 60, "give_back_max_sec": 240 }));
+    let relapses = |rules: u32| {
+        let mut story = Story::taken_over(&policy);
+        story.passes(&[PICK, FAST, SLOW]).tell().tell();
+        story.quietly(rules).passes(&[FAST, SLOW]).quietly(2);
+        assert_eq!(story.play.stands(), "TEMPORARY");
+        story.play.world.writes.clear();
+        story.passes(&[PICK, FAST, SLOW]).tell().tell().tell().tell();
+        story
+    };
+    relapses(1).is("guard_relapse");
+    relapses(9).is("guard_rules_long");
 }
 
 #[test]
@@ -313,6 +392,15 @@ fn what_the_core_forgot_is_selected_again_and_nothing_is_written_without_it() {
     story.play.world.restart();
     story.tell().tell().tell().is("guard_choice_lost");
     let mut story = Story::taken_over(&policy);
+    story.play.world.core_up = false;
+    story.tell().play.world.core_up = true;
+    story.passes(&[]).tell().tell().is("guard_core_back");
+    // Nobody saw it down, and it kept what was selected.
+    let mut story = Story::taken_over(&policy);
+    story.play.world.keeps = true;
+    story.play.world.restart();
+    story.passes(&[]).tell().tell().is("guard_restarted");
+    let mut story = Story::taken_over(&policy);
     story.play.world.restart();
     story.play.paused = true;
     story.tell().is("guard_choice_lost_paused");
@@ -335,6 +423,11 @@ fn a_selection_that_is_refused_or_unreadable_is_told() {
         story.play.world.write = write;
         story.tell().is(name);
     }
+    let mut story = Story::taken_over(&policy);
+    story.passes(&[]).quietly(1).play.world.write = Write::Refused;
+    story.tell();
+    story.play.world.write = Write::Takes;
+    story.passes(&[SLOW]).tell().is("guard_refused_to_our_member");
     let mut story = Story::taken_over(&policy);
     story.play.world.restart();
     story.play.world.write = Write::Refused;

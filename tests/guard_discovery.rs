@@ -51,11 +51,11 @@ const SING_BOX: &str = r#"{
     { "type": "http", "tag": "tls", "listen": "127.0.0.1", "listen_port": 2085, "tls": { "enabled": true } }, /* the last */
   ],
   "outbounds": [
+    { "type": "direct", "tag": "direct" },
     { "type": "selector", "tag": "Proxy", "outbounds": ["auto", "hk // 1", "direct"], "default": "auto" },
     { "type": "selector", "tag": "Video", "outbounds": ["auto", "Proxy"] },
     { "type": "urltest", "tag": "auto", "outbounds": ["hk // 1"] }, # the automatic one
-    { "type": "shadowsocks", "tag": "hk // 1", "server": "192.0.2.1", "server_port": 443 },
-    { "type": "direct", "tag": "direct" }
+    { "type": "shadowsocks", "tag": "hk // 1", "server": "192.0.2.1", "server_port": 443 }
   ],
   "route": {
     "rules": [

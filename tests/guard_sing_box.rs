@@ -14,6 +14,7 @@
 
 use egressctl::clash::sing_box::sing_box;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
@@ -178,6 +179,9 @@ impl Bench {
         std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
         std::fs::write(folder.path().join("secret"), "a-secret\n").unwrap();
         std::fs::create_dir(folder.path().join("policies")).unwrap();
+        let desktop = folder.path().join("home/.config/dconf");
+        std::fs::create_dir_all(&desktop).unwrap();
+        std::fs::write(desktop.join("user"), "[system/proxy]\nmode='manual'\n").unwrap();
         std::fs::write(folder.path().join("policies/home.json"), policy.to_string()).unwrap();
         let mut bench =
             Self { folder, members, control, secret: "a-secret", core: None, _server: server };
@@ -233,6 +237,28 @@ impl Bench {
         serde_json::from_str(body).ok()
     }
 
+    /// All files of the user but the state, with what is in them: the core's, and what desktops and
+    /// shells take the system's proxy from.
+    fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut all = BTreeMap::new();
+        let mut folders = vec![self.folder.path().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true if path.ends_with("state") => {}
+                    true => folders.push(path),
+                    false => drop(all.insert(path.clone(), std::fs::read(path).unwrap())),
+                }
+            }
+        }
+        let system = ["/etc/environment", "/etc/profile", "/etc/wgetrc"].map(PathBuf::from);
+        all.extend(
+            system.into_iter().filter_map(|path| Some((path.clone(), std::fs::read(path).ok()?))),
+        );
+        all
+    }
+
     fn now(&self, group: &str) -> String {
         let shown = self.ask("GET", &format!("/proxies/{group}"), "").unwrap();
         shown["now"].as_str().unwrap().to_owned()
@@ -262,6 +288,7 @@ impl Bench {
     fn run(&self, args: &[&str]) -> std::process::Output {
         Command::new(env!("CARGO_BIN_EXE_egressctl"))
             .env_clear()
+            .env("HOME", self.folder.path().join("home"))
             .arg("--policy-dir")
             .arg(self.folder.path().join("policies"))
             .arg("--state-dir")
@@ -316,7 +343,7 @@ fn went(code: i32, transition: &str, why: &str) -> (i32, String, String) {
 #[test]
 fn a_member_stands_in_until_requests_pass_by_the_group_and_nothing_else_is_changed() {
     let bench = Bench::new();
-    let before = std::fs::read(bench.config()).unwrap();
+    let before = bench.files();
     let pid = bench.core.as_ref().unwrap().0.id();
     let pick = bench.takes_over();
     let member = bench.now("select");
@@ -329,7 +356,7 @@ fn a_member_stands_in_until_requests_pass_by_the_group_and_nothing_else_is_chang
     assert_eq!(bench.step(), went(0, "TEMPORARY -> OBSERVING", "group-answers"));
     assert_eq!(bench.step(), went(0, "OBSERVING -> AUTO", "given-back"));
     assert_eq!(bench.now("select"), "auto");
-    assert_eq!(std::fs::read(bench.config()).unwrap(), before);
+    assert_eq!(bench.files(), before);
     assert_eq!(bench.core.as_ref().unwrap().0.id(), pid);
     let answer = bench.ask("GET", "/proxies/auto", "").unwrap();
     assert_eq!(answer["now"], pick.as_str());

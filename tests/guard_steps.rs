@@ -15,6 +15,7 @@ use fake_core::proxy::{FakeProxy, Way};
 use fake_core::{Core, FakeCore, Fault};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
@@ -92,7 +93,12 @@ struct Bench {
     core: FakeCore,
     proxy: FakeProxy,
     passing: Arc<Mutex<BTreeSet<&'static str>>>,
+    /// The program that an ordinary user runs; `None`: whoever runs the tests does.
+    user: Option<PathBuf>,
 }
+
+/// The user of `setpriv`, who owns nothing.
+const NOBODY: u32 = 65_534;
 
 impl Bench {
     fn with(core: Core, change: impl FnOnce(&mut Value)) -> Self {
@@ -117,7 +123,7 @@ impl Bench {
         change(&mut policy);
         std::fs::create_dir(folder.path().join("policies")).unwrap();
         std::fs::write(folder.path().join("policies/home.json"), policy.to_string()).unwrap();
-        let bench = Self { folder, core, proxy, passing };
+        let bench = Self { folder, core, proxy, passing, user: None };
         bench.passes(&[PICK, FAST, SLOW]);
         bench
     }
@@ -145,7 +151,17 @@ impl Bench {
     }
 
     fn run(&self, args: &[&str]) -> Run {
-        let output = Command::new(env!("CARGO_BIN_EXE_egressctl"))
+        let mut command = match &self.user {
+            None => Command::new(env!("CARGO_BIN_EXE_egressctl")),
+            Some(program) => {
+                let mut command = Command::new("/usr/bin/setpriv");
+                let id = NOBODY.to_string();
+                command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--no-new-privs"]);
+                command.arg(program);
+                command
+            }
+        };
+        let output = command
             .env_clear()
             .arg("--policy-dir")
             .arg(self.folder.path().join("policies"))
@@ -479,16 +495,19 @@ fn a_core_that_comes_back_elsewhere_with_another_secret_is_found_again() {
     assert_eq!(bench.step(), went(0, "TEMPORARY -> TEMPORARY applied", "choice-lost"));
     assert_eq!(other.core().now(GROUP), FAST);
     // What the policy names stands, whatever the file says.
-    std::fs::write(&config, sing_box_file("1", "1", "wrong")).unwrap();
+    std::fs::write(&config, sing_box_file("1", "1", "new")).unwrap();
     let secret = files.path().join("secret");
     std::fs::write(&secret, "new").unwrap();
     let path = bench.folder.path().join("policies/home.json");
     let mut policy: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    policy["driver"]["clash"] =
-        json!({ "config": config, "url": other.url(), "secret_file": secret });
+    policy["driver"]["clash"] = json!({ "config": config, "url": other.url() });
     policy["proxy"] = json!(bench.proxy.url());
     std::fs::write(&path, policy.to_string()).unwrap();
     assert_eq!(bench.step(), went(0, "TEMPORARY -> TEMPORARY steady", "settling"));
+    std::fs::write(&config, sing_box_file("1", "1", "wrong")).unwrap();
+    policy["driver"]["clash"]["secret_file"] = json!(secret);
+    std::fs::write(&path, policy.to_string()).unwrap();
+    assert_eq!(bench.step(), went(0, "TEMPORARY -> OBSERVING steady", "group-answers"));
 }
 
 /// A process that was started as mihomo is, and ends with the test.
@@ -546,6 +565,52 @@ fn findings(run: &Run) -> Vec<(String, String)> {
     let all = run.report()["findings"].as_array().unwrap().clone();
     let all = all.iter().map(|finding| (word(finding, "code"), word(finding, "mend")));
     all.filter(|(code, _)| ours.iter().any(|begin| code.starts_with(begin))).collect()
+}
+
+#[test]
+fn an_ordinary_user_steps_and_can_write_to_the_state_alone() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let files = tempfile::tempdir().unwrap();
+    let config = files.path().join("core.json");
+    let mut core = Bench::core_of(&[PICK, FAST, SLOW]);
+    core.secret = Some(SECRET.to_owned());
+    let mut bench = Bench::with(core, |policy| {
+        let url = |value: &Value| port(value.as_str().unwrap());
+        let (control, proxy) = (url(&policy["driver"]["clash"]["url"]), url(&policy["proxy"]));
+        std::fs::write(&config, sing_box_file(&control, &proxy, SECRET)).unwrap();
+        policy["driver"]["clash"] = json!({ "config": config });
+    });
+    let home = bench.folder.path().to_owned();
+    for folder in [files.path(), &home] {
+        std::fs::set_permissions(folder, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    // The program is where every user may run it.
+    let program = home.join("egressctl");
+    let built = env!("CARGO_BIN_EXE_egressctl");
+    std::fs::hard_link(built, &program)
+        .or_else(|_| std::fs::copy(built, &program).map(drop))
+        .unwrap();
+    let state = home.join("state");
+    std::fs::create_dir(&state).unwrap();
+    if rustix::process::geteuid().is_root() {
+        chown(&state, Some(NOBODY), Some(NOBODY)).unwrap();
+        bench.user = Some(program);
+    }
+    bench.takes_over();
+    assert_eq!(bench.status().0, 1);
+    let mut left: Vec<String> = std::fs::read_dir(&home)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["egressctl", "policies", "state"]);
+    // A core that others may not read is told with what to do.
+    if bench.user.is_some() {
+        std::fs::set_permissions(&config, PermissionsExt::from_mode(0o600)).unwrap();
+        let run = bench.run(&["step", "home", "--json"]);
+        assert_eq!((run.code, run.went().2.as_str()), (1, "core-unusable"), "{run:?}");
+        assert!(run.out.contains("let this user read it"), "{run:?}");
+    }
 }
 
 #[test]

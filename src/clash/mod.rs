@@ -72,10 +72,6 @@ pub fn provided(body: &[u8]) -> BTreeMap<String, Provided> {
     let providers = body.get("providers").and_then(Value::as_object);
     let mut found = BTreeMap::new();
     for (provider, shown) in providers.into_iter().flatten() {
-        // What stands in the configuration itself is shown as a provider, too.
-        if shown.get("vehicleType").and_then(Value::as_str) == Some("Compatible") {
-            continue;
-        }
         let members = shown.get("proxies").and_then(Value::as_array);
         for member in members.into_iter().flatten() {
             let word = |key: &str| member.get(key).and_then(Value::as_str).map(str::to_owned);

@@ -107,6 +107,8 @@ pub struct World {
     pub keeps: bool,
     /// Which run of the core it is.
     pub began: u64,
+    /// The name of the group.
+    pub group: String,
     pub selected: String,
     pub all: Vec<String>,
     pub wan: bool,
@@ -142,6 +144,7 @@ impl World {
             core_up: true,
             keeps: false,
             began: 1,
+            group: "select".to_owned(),
             selected: AUTO.to_owned(),
             all: [AUTO, PICK, FAST, SLOW, "DIRECT"].map(str::to_owned).into(),
             wan: true,
@@ -229,7 +232,7 @@ impl World {
 
     fn core(&self, asked: &CoreQuestion) -> CoreReading {
         let group = |name: &String| match name.as_str() {
-            "select" => Ok(Group {
+            name if name == self.group => Ok(Group {
                 kind: "Selector".to_owned(),
                 now: self.selected.clone(),
                 all: self.all.clone(),
@@ -239,6 +242,7 @@ impl World {
                 now: self.uses.to_owned(),
                 all: [PICK, FAST, SLOW].map(str::to_owned).into(),
             }),
+            "select" | "choose" => Err(GroupFault::Missing),
             "DIRECT" => Err(GroupFault::NoGroup { kind: "Direct".to_owned() }),
             _ => Err(GroupFault::NoGroup { kind: "VLESS".to_owned() }),
         };
