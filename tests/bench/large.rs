@@ -210,6 +210,7 @@ impl Bench {
             | Question::Delays(_)
             | Question::Gost(_)
             | Question::Nodes(_)
+            | Question::Outline(_)
             | Question::Setting(_)
             | Question::Wait { .. }) => panic!("this pool has no reason to ask {other:?}"),
             Question::List(list) => Reading::List {

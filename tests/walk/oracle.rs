@@ -271,6 +271,7 @@ fn answers(
         | Question::Delays(_)
         | Question::Gost(_)
         | Question::Nodes(_)
+        | Question::Outline(_)
         | Question::Setting(_)
         | Question::Wait { .. } => panic!("no pool of a walk asks for {question:?}"),
     }
