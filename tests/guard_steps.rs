@@ -667,7 +667,12 @@ fn a_check_names_what_the_core_and_the_policy_lack_and_what_mends_it() {
     let run = bench.run(&["check", "home", "--json"]);
     assert_eq!(findings(&run)[0].0, "unfit");
     assert!(run.out.contains("chooses by itself: name the selector that holds it"), "{run:?}");
-    bench.core.core().odd.remove(GROUP);
+    bench.core.core().odd.clear();
+    let groups = std::mem::take(&mut bench.core.core().groups);
+    let found = findings(&bench.run(&["check", "home", "--json"]));
+    let missing = found.iter().filter(|(code, _)| code == "core-group").count();
+    assert_eq!(missing, 2, "each is told: {found:?}");
+    bench.core.core().groups = groups;
     bench.core.down();
     let found = findings(&bench.run(&["check", "home", "--json"]));
     assert!(

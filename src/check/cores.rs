@@ -41,7 +41,10 @@ pub(super) fn findings(seen: &Observation) -> Vec<Finding> {
         }
     }
     // Its files may have been read by two ways.
-    found.dedup_by_key(|finding| (finding.code == Code::ChoicesForgotten).then_some(finding.code));
+    let mut is_told = false;
+    found.retain(|finding| {
+        finding.code != Code::ChoicesForgotten || !std::mem::replace(&mut is_told, true)
+    });
     found
 }
 
