@@ -88,6 +88,9 @@ fn a_change_that_cuts_the_clients_off_is_undone_when_nobody_confirms_it() {
     let back = wait_until(Duration::from_secs(30), || leaves_by_the_wan(&lab));
     assert!(back, "the clients get back: {:#?}", pool.status());
     is_again(&pool, &bare);
+    // Clients come back by the undo, and what is remembered of it is written after that.
+    let ended = wait_until(Duration::from_secs(10), || waiters(&lab).is_empty());
+    assert!(ended, "who waited has ended");
     assert!(!lab.gw().state_dir().join("home/barrier.nft").exists(), "a boot closes nobody in");
     assert!(pool.status()["paused"].is_string());
     let told = last_of_history(&lab);

@@ -100,20 +100,20 @@ fn a_text_that_is_no_policy_is_told_from_one_that_is_wrong() {
     for (text, said) in [
         ("", empty),
         ("  \n\t\n", empty),
-        ("{}", "it has no \"kind\": write one of pool, selector, guard, dns"),
-        ("{\"clients\": []}", "it has no \"kind\": write one of pool, selector, guard, dns"),
+        ("{}", "it has no \"kind\": write one of pool, selector, guard, dns, chain"),
+        ("{\"clients\": []}", "it has no \"kind\": write one of pool, selector, guard, dns, chain"),
         ("{\n \"kind\": \"pol\"}", "unknown kind \"pol\" at line 2; did you mean \"pool\"?"),
         (
             "{\"kind\": \"vpn\"}",
-            "unknown kind \"vpn\" at line 1; known: pool, selector, guard, dns",
+            "unknown kind \"vpn\" at line 1; known: pool, selector, guard, dns, chain",
         ),
         ("[1, 2]", "a policy is an object, {\"kind\": …}: this is another value"),
         ("kind = pool", "it is not JSON: expected value at line 1 column 1"),
         ("{\"kind\": \"pool\",}", "it is not JSON: trailing comma at line 1 column 17"),
         ("{\"kind\": \"pool\"", "it is not JSON: EOF while parsing an object at line 1 column 15"),
         ("{\"kind\": \"pool\"} x", "it is not JSON: trailing characters at line 1 column 18"),
-        ("{\"kind\": 3}", "\"kind\" is not a text: write one of pool, selector, guard, dns"),
-        ("{\"kind\": null}", "it has no \"kind\": write one of pool, selector, guard, dns"),
+        ("{\"kind\": 3}", "\"kind\" is not a text: write one of pool, selector, guard, dns, chain"),
+        ("{\"kind\": null}", "it has no \"kind\": write one of pool, selector, guard, dns, chain"),
     ] {
         assert_eq!(fault(text), said, "{text:?}");
     }

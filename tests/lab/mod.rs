@@ -32,6 +32,7 @@ use std::net::Ipv4Addr;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 use topology::{Baseline, Spaces};
 use web::{Servers, Traps};
 
@@ -81,6 +82,15 @@ impl Builder {
         let spaces = Spaces::new(&prefix, self.clients);
         let ground = Ground::new(&prefix, &Spaces::roles(self.clients));
         topology::build(&spaces, self.baseline);
+        // A pair of devices has its carrier a moment after both were set up; a test that compares the
+        // kernel with what it was at first would else see that as a change.
+        let is_up = |device: &str| {
+            let mut show = Command::new("ip");
+            show.args(["-o", "link", "show", "dev", device]);
+            spaces.gw.inside(|| space::run(&mut show, "")).contains("state UP")
+        };
+        let came = space::wait_until(Duration::from_secs(5), || is_up("eth0") && is_up("eth1"));
+        assert!(came, "the gateway's devices have their carrier");
         let holder = ground.hold(&spaces.gw);
         let gateway = Gateway::new(&spaces.gw, holder, self.baseline, ground.folder());
         let provider = ground.hold(&spaces.prov);
