@@ -2,6 +2,10 @@
 //!
 //! **Invariant:** a status is made of what the last step wrote; how old that is, is part of it.
 
+mod text;
+
+pub(crate) use text::{clock, closing, columns, listed, opening};
+
 use crate::machine::ReasonText;
 use crate::names::PolicyName;
 use crate::outcome::Ending;

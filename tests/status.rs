@@ -16,7 +16,7 @@ use egressctl::policy::{Policy, PoolPolicy};
 use egressctl::pool::Pool;
 use egressctl::pool::candidate::Rejected;
 use egressctl::pool::state::Mode;
-use egressctl::pool::status::{PoolStatus, status};
+use egressctl::pool::status::{ClientRow, PoolStatus, SlotHealth, SlotRow, status};
 use egressctl::record::{LastStep, Record};
 use egressctl::time::Moment;
 use serde_json::{Value, json};
@@ -108,6 +108,48 @@ fn of_many_clients_and_of_a_spread_prefix_is_still_one_screen() {
     let status = shown(&lab, &loaded, &lab.now);
     tell("status_many_clients", &status);
     assert!(status.to_string().lines().all(|line| line.chars().count() <= 120));
+}
+
+#[test]
+fn of_many_slots_those_with_something_to_tell_are_listed_and_the_others_counted() {
+    let names: Vec<String> = (0..100).map(|n| format!("vpn{n}")).collect();
+    let slots: Vec<SlotRow> = names.iter().map(|name| healthy(name)).collect();
+    let mut lab = lab_of(world::policy(1, 1, &json!({})), &NAMES);
+    let loaded = lab.step();
+    let mut status = PoolStatus { slots, ..shown(&lab, &loaded, &lab.now) };
+    status.clients = names
+        .iter()
+        .map(|name| ClientRow { client: format!("10.78.0.0/22#{name}"), egress: name.clone() })
+        .collect();
+    for (place, health) in [(7, SlotHealth::Failed), (70, SlotHealth::Empty)] {
+        status.slots[place].health = health;
+    }
+    status.slots[99].failures = 1;
+    let text = status.to_string();
+    tell("status_many_slots", &status);
+    assert!(text.lines().count() <= 24 && text.lines().all(|line| line.chars().count() <= 160));
+    // Even where all of them failed it is one screen, and none goes uncounted.
+    for slot in &mut status.slots {
+        slot.health = SlotHealth::Failed;
+    }
+    let text = status.to_string();
+    assert!(text.lines().count() <= 24, "{text}");
+    assert!(text.contains("and more slots: 88 failed"), "{text}");
+}
+
+/// A slot of which nothing is to be told.
+fn healthy(name: &str) -> SlotRow {
+    SlotRow {
+        interface: name.to_owned().try_into().unwrap(),
+        endpoint: Some("de-1".to_owned()),
+        health: SlotHealth::Healthy,
+        why: String::new(),
+        failures: 0,
+        clients: 1,
+        exit_ip: None,
+        latency_ms: Some(20),
+        since: jiff::Timestamp::UNIX_EPOCH,
+    }
 }
 
 #[test]

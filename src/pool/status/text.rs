@@ -2,9 +2,9 @@
 //!
 //! **Invariant:** nothing is said that the JSON does not hold, and no control character gets through.
 
-use super::{PoolStatus, SlotRow};
+use super::{PoolStatus, SlotHealth, SlotRow, StandbyRow};
 use crate::outcome::{count, harmless};
-use jiff::Timestamp;
+use crate::status::{clock, closing, columns, listed, opening};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -13,10 +13,6 @@ const NAMED: usize = 4;
 
 /// With more slots than this their clients are not named at all, for the same reason.
 const SLOTS_WITH_NAMES: usize = 8;
-
-fn clock(at: Timestamp) -> String {
-    at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
-}
 
 impl PoolStatus {
     /// The clients that leave by `egress`, and how many buckets of spread prefixes do.
@@ -61,18 +57,17 @@ impl PoolStatus {
                 why(slot),
             ]
         };
-        let rows: Vec<_> = self.slots.iter().map(cells).collect();
-        let width = |place: usize| {
-            let cell = |row: &[String; 8]| row.get(place).map_or(0, |cell| cell.chars().count());
-            rows.iter().map(cell).max().unwrap_or_default()
-        };
-        let widths: Vec<usize> = (0..8).map(width).collect();
-        let line = |row: &[String; 8]| {
-            let columns = row.iter().zip(&widths).filter(|(_, width)| **width > 0);
-            let padded = columns.map(|(cell, width)| format!("{cell:<width$}"));
-            padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-        };
-        rows.iter().map(line).collect()
+        let (shown, others) = listed(&self.slots, has_something_to_tell);
+        let mut lines = columns(&shown.into_iter().map(cells).collect::<Vec<_>>());
+        let mut more: BTreeMap<&str, usize> = BTreeMap::new();
+        for slot in others {
+            *more.entry(slot.health.as_str()).or_default() += 1;
+        }
+        let more: Vec<_> = more.iter().map(|(health, slots)| format!("{slots} {health}")).collect();
+        if !more.is_empty() {
+            lines.push(format!("and more slots: {}", more.join(", ")));
+        }
+        lines
     }
 
     /// Who leaves where.
@@ -112,8 +107,13 @@ impl PoolStatus {
             }
         }
         let line = |(prefix, egresses): (&str, BTreeMap<&str, usize>)| {
-            let slots: Vec<_> = egresses.iter().map(|(to, n)| format!("{to} {n}")).collect();
-            format!("{prefix} is spread, by buckets: {}", slots.join(", "))
+            let shown = egresses.iter().take(SLOTS_WITH_NAMES);
+            let slots: Vec<_> = shown.map(|(to, buckets)| format!("{to} {buckets}")).collect();
+            let more = match egresses.len() - slots.len() {
+                0 => String::new(),
+                more => format!(", and by {more} more"),
+            };
+            format!("{prefix} is spread, by buckets: {}{more}", slots.join(", "))
         };
         prefixes.into_iter().map(line).collect()
     }
@@ -129,47 +129,36 @@ fn why(slot: &SlotRow) -> String {
     }
 }
 
+/// Whether a slot of many is worth a line of its own.
+fn has_something_to_tell(slot: &SlotRow) -> bool {
+    slot.health != SlotHealth::Healthy || slot.failures > 0
+}
+
+/// How the tunnel is that the provider may be asked through.
+fn standby_line(standby: &StandbyRow) -> String {
+    let mut line = format!("standby {} {}", standby.interface, standby.health.as_str());
+    if let Some(endpoint) = &standby.endpoint {
+        line += &format!(": {}", harmless(endpoint));
+    }
+    if let Some(latency) = standby.latency_ms {
+        line += &format!("  {latency} ms");
+    }
+    line += &format!("  since {}", clock(standby.since));
+    if !standby.why.is_empty() {
+        line += &format!("  {}", harmless(&standby.why));
+    }
+    line
+}
+
 impl fmt::Display for PoolStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let head = &self.head;
-        let stands = match (&head.state, &head.last_step) {
-            (Some(state), _) => state.as_str(),
-            (None, Some(_)) => "nothing was made yet",
-            (None, None) => "never stepped",
-        };
-        write!(f, "{} (pool)  {stands}", head.policy)?;
-        if let Some(since) = head.since {
-            write!(f, " since {}", clock(since))?;
-        }
-        if let Some(paused) = head.paused {
-            write!(f, ", paused by a person since {}", clock(paused))?;
-        }
-        if let Some(last) = head.last_step.as_ref().filter(|_| self.is_stale) {
-            write!(f, "\n  out of date: the last step began at {}", clock(last.at))?;
-        }
-        for reason in &head.reasons {
-            write!(f, "\n  {}", harmless(&reason.text))?;
-        }
-        for line in self.slot_rows().iter().chain(&self.client_lines()) {
-            write!(f, "\n  {line}")?;
-        }
-        if let Some(standby) = &self.standby {
-            write!(f, "\n  standby {} {}", standby.interface, standby.health.as_str())?;
-            if let Some(endpoint) = &standby.endpoint {
-                write!(f, ": {}", harmless(endpoint))?;
-            }
-            if let Some(latency) = standby.latency_ms {
-                write!(f, "  {latency} ms")?;
-            }
-            write!(f, "  since {}", clock(standby.since))?;
-            if !standby.why.is_empty() {
-                write!(f, "  {}", harmless(&standby.why))?;
-            }
-        }
+        let mut lines = opening(&self.head, self.is_stale, "nothing was made yet");
+        lines.extend(self.slot_rows());
+        lines.extend(self.client_lines());
+        lines.extend(self.standby.as_ref().map(standby_line));
         if let Some(pool) = &self.pool {
-            write!(
-                f,
-                "\n  list {} of {}: {} in reserve, {} quarantined; {} since the last full refresh",
+            lines.push(format!(
+                "list {} of {}: {} in reserve, {} quarantined; {} since the last full refresh",
                 pool.generation,
                 clock(pool.fetched_at),
                 pool.reserve,
@@ -178,23 +167,17 @@ impl fmt::Display for PoolStatus {
                     usize::try_from(self.repair_events_since_full_refresh).unwrap_or(usize::MAX),
                     "repair"
                 )
-            )?;
+            ));
         }
         for entry in self.left_out.iter().take(NAMED) {
             let (name, why) = (harmless(&entry.name), harmless(&entry.why));
-            write!(f, "\n  unusable, and so left out: {name}: {why}")?;
+            lines.push(format!("unusable, and so left out: {name}: {why}"));
         }
         let more = self.left_out.len().saturating_sub(NAMED);
         if more > 0 {
-            write!(f, "\n  and at least {more} more of the list")?;
+            lines.push(format!("and at least {more} more of the list"));
         }
-        for next in &self.next {
-            if next.at > self.now {
-                write!(f, "\n  next {} at {}", next.what, clock(next.at))?;
-            } else {
-                write!(f, "\n  next {} at once", next.what)?;
-            }
-        }
-        Ok(())
+        lines.extend(closing(&self.next, self.now));
+        f.write_str(&lines.join("\n  "))
     }
 }
