@@ -166,3 +166,19 @@ fn where_systemd_runs_it_comes_back_by_a_timer_of_systemd() {
     is_again(&pool, &bare);
     assert!(leaves_by_the_wan(&lab));
 }
+
+/// Nobody is left who could be cut off, and who waited for a word is gone.
+#[test]
+fn a_boot_ends_the_wait_and_the_first_step_after_it_undoes() {
+    let lab = lab();
+    let pool = Pool::new(&lab, |_| {});
+    let tried = lab.gw().egressctl(&["step", "home", "--try", "600"]);
+    assert_eq!(tried.code, Some(0), "{tried:?}");
+    pool.serves(5);
+    lab.gw().reboot();
+    let first = pool.step();
+    assert_eq!((first.code, first.word("outcome")), (Some(3), "rolled-back"), "{first:#?}");
+    assert!(leaves_by_the_wan(&lab), "as before the change: {:#?}", pool.status());
+    assert!(!lab.gw().state_dir().join("home/barrier.nft").exists(), "a boot closes nobody in");
+    assert!(pool.status()["paused"].is_string(), "the timer's next run makes no second attempt");
+}

@@ -113,6 +113,7 @@ fn a_step_ends_by_its_own_deadline_and_its_soft_codes_are_no_failures() {
         let text = unit(name);
         let timeout: u32 = values(&text, "TimeoutStartSec")[0].parse().unwrap();
         assert!(timeout > 60, "{name}: the default step_budget_sec is 60");
+        assert_eq!(values(&text, "TimeoutStopSec"), ["10"], "{name}: to finish or undo a change");
         assert_eq!(values(&text, "SuccessExitStatus"), ["3 5 75"], "{name}");
         assert_eq!(values(&text, "StateDirectory"), ["egressctl"], "{name}");
         assert_eq!(values(&text, "StateDirectoryMode"), ["0700"], "{name}");
@@ -131,6 +132,7 @@ fn a_step_has_the_rights_that_it_needs_and_no_other() {
         is("CapabilityBoundingSet", "CAP_NET_ADMIN CAP_NET_RAW");
         is("ProtectSystem", "strict");
         is("ProtectHome", "read-only");
+        is("ProtectProc", "invisible");
         is("RestrictAddressFamilies", "AF_UNIX AF_INET AF_INET6 AF_NETLINK");
         is("SystemCallArchitectures", "native");
         is("UMask", "0077");
