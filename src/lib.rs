@@ -29,8 +29,14 @@
 //! |---|---|
 //! | [`step`] | one run in order, the only place where the pure core and the host meet |
 //! | [`pool`] | the machine of many tunnels and many clients |
+//! | [`selector`] | the machine of a primary and a reserve, for new connections |
+//! | [`guard`] | the machine that helps a core's automatic group |
+//! | [`dns`] | the machine of host names that follow living nodes |
+//! | [`chain`] | the machine of several hops, each with its backups |
 //! | [`kernel`], [`iproute`], [`wireguard`] | worlds as values, and what `ip`, `nft` and `wg` say |
+//! | [`setting`], [`clash`], [`gost`], [`proxy`] | settings outside of the kernel, and what those who hold them say |
 //! | [`record`], [`host::store`] | what is remembered, and how it lies on disk |
+//! | [`check`], [`init`], [`simulate`] | the doctor, the first policy, and a policy played on a scripted world |
 //! | [`host`] | everything that touches the world: clock, files, processes, network |
 //! | [`cli`] | commands, what they print, and schemas |
 //!
