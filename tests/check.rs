@@ -59,6 +59,18 @@ fn check(lab: &Lab) -> Checked {
     Checked::of(lab.gw().egressctl(&["check", "home", "--json"]))
 }
 
+/// The same, by an ordinary user, of a program that he can reach.
+fn check_as_nobody(lab: &Lab) -> Checked {
+    let program = lab.folder().join("egressctl");
+    let _size = fs::copy(env!("CARGO_BIN_EXE_egressctl"), &program).unwrap();
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    let mut run = lab.gw().command("setpriv");
+    run.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--"]);
+    run.arg(&program).args(["check", "home", "--json", "--policy-dir"]).arg(lab.gw().policy_dir());
+    run.arg("--state-dir").arg(lab.gw().state_dir());
+    Checked::of(lab.gw().finish(run))
+}
+
 /// Every file below a folder, with its mode and bytes.
 fn files(folder: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
@@ -481,6 +493,9 @@ fn a_policy_that_touches_no_kernel_is_examined_too() {
     assert_eq!(seen.report["kind"], "selector", "{:#}{}", seen.report, seen.stderr);
     assert!(!seen.codes().contains(&"forwarding-off"), "it needs none: {:#}", seen.report);
     assert_eq!((seen.code, seen.codes()), (Some(1), vec!["unfit", "core-silent"]));
+    let seen = check_as_nobody(&lab);
+    assert!(seen.codes().contains(&"core-silent"), "{:#}{}", seen.report, seen.stderr);
+    assert!(!seen.codes().contains(&"rights-missing"), "it needs none: {:#}", seen.report);
     let state = lab.gw().state_dir().join("home");
     fs::create_dir(&state).unwrap();
     fs::set_permissions(&state, Permissions::from_mode(0o755)).unwrap();

@@ -60,7 +60,7 @@ pub struct Machine {
 #[must_use]
 pub fn findings(machine: &Machine, needs: &Needs) -> Vec<Finding> {
     let mut found = tools(machine, needs);
-    if let Some(missing) = &machine.rights {
+    if let Some(missing) = machine.rights.as_ref().filter(|_| needs.rights) {
         found.push(Finding::new(
             Code::NoRights,
             missing.clone(),
@@ -221,6 +221,7 @@ pub(super) mod tests {
             tools: ["ip", "nft", "wg"].into(),
             helpful: ["conntrack"].into(),
             link_types: ["wireguard"].into(),
+            rights: true,
             forwarding: true,
             ..Needs::default()
         }
@@ -259,6 +260,9 @@ pub(super) mod tests {
             let _old = m.sysctls.insert("net/ipv4/ip_forward".to_owned(), "0".to_owned());
         };
         assert_eq!(lack(&off), ["forwarding-off"]);
+        let unprivileged = Machine { rights: Some("x".to_owned()), ..machine() };
+        let no_kernel = Needs { rights: false, ..needs() };
+        assert_eq!(codes(&unprivileged, &no_kernel), [""; 0], "such a policy may be anybody's");
         let tun = Needs { tun: true, ..needs() };
         assert_eq!(codes(&Machine { tun: false, ..machine() }, &tun), ["tun-missing"]);
     }

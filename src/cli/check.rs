@@ -122,9 +122,10 @@ fn examined(
     let each = side_by_side(usable, |found| one(found, &state_dir, &machine, &states));
     let mut needs = Needs::default();
     let mut reports = Vec::new();
-    for examined in each {
+    for (found, examined) in usable.iter().zip(each) {
         let (of, report) = examined?;
-        needs = needs.and(of);
+        let rights = kind::with(found, &state_dir, MANNER, TouchesTheKernel);
+        needs = needs.and(Needs { rights, ..of });
         reports.push(report);
     }
     let mut there: BTreeSet<String> = names.iter().map(ToString::to_string).collect();
@@ -192,6 +193,17 @@ fn selector(
     let needs = Needs { interval: Some(interval), policies: vec![name.to_string()], ..needs };
     let subject = Subject::Policy(name.to_string(), Some(Kind::Selector));
     Ok((needs, Checked::new(subject, all, any::probes(&survey.seen))))
+}
+
+/// Whether a policy makes anything in the kernel, for which it needs rights.
+struct TouchesTheKernel;
+
+impl Work for TouchesTheKernel {
+    type Done = bool;
+
+    fn with<M: crate::machine::Machine>(self, order: &Order<'_, M>) -> bool {
+        !M::realms(order.policy).is_empty()
+    }
 }
 
 /// What is examined in a policy of any kind.
