@@ -90,6 +90,15 @@ impl Office {
         Step::of(self.lab.gw().egressctl(&["step", "office", "--now", "--json"]))
     }
 
+    /// What `check` finds under a code.
+    fn findings(&self, code: &str) -> Vec<String> {
+        let report = self.lab.gw().egressctl(&["check", "office", "--json"]);
+        let report: Value = serde_json::from_str(&report.stdout).unwrap();
+        let all = report["findings"].as_array().unwrap().iter();
+        let found = all.filter(|finding| finding["code"] == code);
+        found.map(|finding| finding["what"].as_str().unwrap().to_owned()).collect()
+    }
+
     /// Steps, as a timer does, until the machine stands there; all that was said meanwhile.
     #[track_caller]
     fn until(&self, state: &str) -> Vec<String> {
@@ -327,7 +336,9 @@ fn a_device_that_goes_is_left_and_main_keeps_the_strangers_default() {
     let client = office.lab.client(1);
     assert_eq!((client.exit(), office.lab.gw().exit_as("65534")), (first(), first()));
     // The stick is pulled out: nothing flows there, so nothing is waited for.
+    assert_eq!(office.findings("uplink-gone"), Vec::<String>::new());
     gw.space().batch("link set eth0 down\n");
+    assert_eq!(office.findings("uplink-gone"), ["the primary: eth0 is down"]);
     let begun = Instant::now();
     let said = office.until("ON_RESERVE");
     assert!(begun.elapsed() < Duration::from_secs(6), "{said:?}");
@@ -360,4 +371,20 @@ fn a_device_that_goes_is_left_and_main_keeps_the_strangers_default() {
         own("table 130") == 1 && own("20254") + own("20255") + own(" metric 10") == 0,
         "{kernel}"
     );
+    // So is all of it once the file names a core's group; a plan says so, and changes nothing.
+    office.policy(|policy| {
+        policy["driver"] = json!({ "clash": { "url": "http://127.0.0.1:9", "selector": "out" } });
+        policy["primary"] = json!({ "member": "a", "proxy": "http://127.0.0.1:10" });
+        policy["reserve"] = json!({ "member": "b", "proxy": "http://127.0.0.1:11" });
+    });
+    let plans = [gw.egressctl(&["plan", "office"]), gw.egressctl(&["down", "office", "--plan"])];
+    for plan in plans {
+        let removals = ["rule del", "route del", "delete table", "rp_filter"];
+        let told = removals.map(|removal| plan.stdout.contains(removal));
+        assert_eq!((plan.code, told), (Some(0), [true; 4]), "{plan:#?}");
+    }
+    assert_eq!(office.kernel(), kernel);
+    let step = office.step();
+    assert_eq!((step.code, codes(&step)), (Some(0), vec!["core-down".to_owned()]), "{step:#?}");
+    assert_eq!(office.kernel(), UNTOUCHED);
 }

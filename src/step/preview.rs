@@ -156,7 +156,10 @@ pub fn preview<M: Machine>(order: &Order<'_, M>) -> anyhow::Result<Preview> {
             Considered::Decide(decision) => break decision,
         }
     };
-    let mut actual = seen.kernel().map(|kernel| kernel.world.clone()).unwrap_or_default();
+    let mut actual = match seen.kernel() {
+        Some(kernel) => kernel.world.clone(),
+        None => own_world(&subject)?,
+    };
     let desired = complete(&record, decision.wished.world.clone());
     let missing = desired.sysctls.keys().filter(|path| !actual.sysctls.contains_key(*path));
     actual.sysctls.extend(crate::host::look::sysctls(&missing.cloned().collect())?);
@@ -195,14 +198,7 @@ pub fn preview_down<M: Machine>(order: &Order<'_, M>) -> anyhow::Result<Preview>
         paused: false,
         owned: &record.owned,
     };
-    let actual = if M::realms(order.policy).is_empty() {
-        World::default()
-    } else {
-        let mut scope = M::scope(&subject, 0);
-        scope.sysctls.extend(record.owned.sysctls.keys().cloned());
-        scope.bound.clear();
-        crate::host::look::kernel(&scope)?.world
-    };
+    let actual = own_world(&subject)?;
     let wished = M::retire(&subject, &clock::now()?).map(|future| future.world).unwrap_or_default();
     let desired = complete(&record, wished);
     let steps = diff(&actual, &desired, &M::means(order.policy));
@@ -215,6 +211,17 @@ pub fn preview_down<M: Machine>(order: &Order<'_, M>) -> anyhow::Result<Preview>
         steps: Change::all(&steps),
         checks: Vec::new(),
     })
+}
+
+/// What there is in the kernel of a policy's own, of what it made as another one, too.
+fn own_world<M: Machine>(subject: &Subject<'_, M>) -> anyhow::Result<World> {
+    if M::realms(subject.policy).is_empty() && subject.owned.realms.is_empty() {
+        return Ok(World::default());
+    }
+    let mut scope = M::scope(subject, 0);
+    scope.sysctls.extend(subject.owned.sysctls.keys().cloned());
+    scope.bound.clear();
+    Ok(crate::host::look::kernel(&scope)?.world)
 }
 
 /// The wished world with what only the record knows.
