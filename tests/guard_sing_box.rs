@@ -421,6 +421,37 @@ fn a_core_that_comes_back_at_another_port_with_another_secret_is_found_by_its_pr
 }
 
 #[test]
+fn a_check_reads_what_the_core_that_answers_was_told() {
+    let mut bench = Bench::new();
+    let told = |bench: &Bench| {
+        let output = bench.run(&["check", "home", "--json"]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let all = report["findings"].as_array().unwrap().clone().into_iter();
+        let word = |finding: &Value, key: &str| finding[key].as_str().unwrap().to_owned();
+        let core = all.filter(|finding| {
+            let code = finding["code"].as_str().unwrap();
+            code.starts_with("core-") || code.starts_with("choices-")
+        });
+        core.map(|finding| (word(&finding, "code"), word(&finding, "what"))).collect::<Vec<_>>()
+    };
+    let read_in = bench.config().display().to_string();
+    let forgets = (
+        "choices-forgotten".to_owned(),
+        format!("sing-box at {read_in} keeps no choice over a restart"),
+    );
+    assert_eq!(told(&bench), std::slice::from_ref(&forgets));
+    bench.core = None;
+    let mut config: Value =
+        serde_json::from_slice(&std::fs::read(bench.config()).unwrap()).unwrap();
+    let listens = format!("0.0.0.0:{}", bench.control);
+    config["experimental"]["clash_api"] = json!({ "external_controller": listens });
+    std::fs::write(bench.config(), config.to_string()).unwrap();
+    bench.up();
+    let open = format!("sing-box listens for control at {listens} without a secret");
+    assert_eq!(told(&bench), [("core-open".to_owned(), open), forgets]);
+}
+
+#[test]
 fn several_files_are_read_as_the_real_sing_box_merges_them() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);

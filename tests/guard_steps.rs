@@ -639,6 +639,13 @@ fn a_check_names_what_the_core_and_the_policy_lack_and_what_mends_it() {
         policy[key] = value;
         std::fs::write(&path, policy.to_string()).unwrap();
     };
+    // Without the core's files, which its process does not lead to here, that is said.
+    let mut by_url = policy.clone();
+    by_url["driver"]["clash"] = json!({ "url": bench.core.url() });
+    std::fs::write(&path, by_url.to_string()).unwrap();
+    let mend = "check as root, or as the user that the core runs as".to_owned();
+    let unseen = ("core-unseen".to_owned(), mend);
+    assert_eq!(findings(&bench.run(&["check", "home", "--json"])), [unseen]);
     with("group", Value::Null);
     assert_eq!(findings(&bench.run(&["check", "home", "--json"])), vec![forgets.clone()]);
     with("reference", Value::Null);

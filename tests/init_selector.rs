@@ -66,11 +66,12 @@ fn from_a_cores_configuration_to_a_channel_that_serves_and_what_is_wrong_with_it
     let _core = SingBox::start_again(&lab, |config| {
         config["outbounds"][0]["interrupt_exist_connections"] = json!(true);
         config["experimental"]["cache_file"]["enabled"] = json!(false);
+        config["experimental"]["clash_api"] = json!({ "external_controller": "0.0.0.0:9090" });
         config["route"]["rules"][1]["outbound"] = json!("channel-primary");
     });
     let mut found = of_the_core(&lab);
     found.sort();
-    assert_eq!(found, ["choices-forgotten", "diagnosis-astray", "interrupts"]);
+    assert_eq!(found, ["choices-forgotten", "core-open", "diagnosis-astray", "interrupts"]);
     // A configuration of which no policy can be made is refused with what to write.
     fs::write(&config, "{\"experimental\": {\"clash_api\": {}}}").unwrap();
     let refused = gw.egressctl(&["init", "selector", "--core-config", config.to_str().unwrap()]);

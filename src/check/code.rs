@@ -253,6 +253,9 @@ codes! {
     /// A proxy core is steered from other machines without a secret.
     CoreOpen, "core-open", Error,
         "whoever reaches the port selects what clients go out by, and reads what they ask for";
+    /// What a proxy core was told cannot be read.
+    CoreUnseen, "core-unseen", Note,
+        "whether others can steer it, and whether it keeps what was selected, is not known";
     /// What a guard helps does not choose by itself.
     NotAutomatic, "not-automatic", Warning,
         "when its pick dies nobody picks another, and once it was given control back requests fail again";

@@ -4,6 +4,8 @@
 
 use super::{Code, Finding};
 use crate::observation::{ConfigReading, Observation, Outline, Program};
+use crate::outcome::harmless;
+use crate::setting::Core;
 
 /// What proxy cores lack.
 pub(super) fn findings(seen: &Observation) -> Vec<Finding> {
@@ -31,7 +33,7 @@ pub(super) fn findings(seen: &Observation) -> Vec<Finding> {
         // Where nothing that flows is asked for, members are looked at for their kinds.
         for (group, fault) in core.groups.iter().filter(|_| asked.traffic) {
             if let Err(fault) = fault {
-                let what = format!("group {}: {fault}", crate::outcome::harmless(group));
+                let what = format!("group {}: {fault}", harmless(group));
                 let mend = "name a selector of the core in the policy";
                 found.push(Finding::new(Code::CoreGroup, what, mend));
             }
@@ -63,20 +65,34 @@ fn forgets(program: Program, who: &str) -> Finding {
 
 /// What is wrong with what a core was told.
 fn told(outline: &Outline) -> Vec<Finding> {
-    let mut found = Vec::new();
+    let forgets = (!outline.keeps_choices).then(|| forgets(outline.program, &outline.read_in));
+    exposed(outline).into_iter().chain(forgets).collect()
+}
+
+/// That others can steer the core.
+pub(super) fn exposed(outline: &Outline) -> Option<Finding> {
     let key = match outline.program {
         Program::SingBox => "experimental.clash_api.external_controller",
         Program::Mihomo | Program::Other => "external-controller",
     };
-    if let Some(exposed) = outline.exposed.as_ref().filter(|_| !outline.has_secret) {
-        found.push(Finding::new(
-            Code::CoreOpen,
-            format!("{} listens for control at {exposed} without a secret", outline.program),
-            format!("in {}: {key} 127.0.0.1:PORT; or set a secret", outline.read_in),
-        ));
-    }
-    if !outline.keeps_choices {
-        found.push(forgets(outline.program, &outline.read_in));
-    }
-    found
+    let exposed = outline.exposed.as_ref().filter(|_| !outline.has_secret)?;
+    Some(Finding::new(
+        Code::CoreOpen,
+        format!("{} listens for control at {exposed} without a secret", outline.program),
+        format!("in {}: {key} 127.0.0.1:PORT; or set a secret", outline.read_in),
+    ))
+}
+
+/// What is wrong with what a core was told that no step looks at.
+pub(super) fn unlooked(core: &Core, told: &Result<Outline, String>) -> Vec<Finding> {
+    told.as_ref().map_or_else(|why| vec![unseen(core, why)], self::told)
+}
+
+/// That nothing can be said of what a core was told.
+pub(super) fn unseen(core: &Core, why: &str) -> Finding {
+    Finding::new(
+        Code::CoreUnseen,
+        format!("what {core} was told cannot be read: {}", harmless(why)),
+        "check as root, or as the user that the core runs as",
+    )
 }

@@ -2,15 +2,20 @@
 //!
 //! **Invariant:** the groups are judged as the core showed them to the step that was not made.
 
-use super::{Code, Finding};
-use crate::observation::Observation;
+use super::{Code, Finding, cores};
+use crate::observation::{Observation, Outline};
 use crate::outcome::harmless;
 use crate::policy::GuardPolicy;
 
-/// What is wrong with it.
+/// What is wrong with it. `told` is what its core was told, where no step looks at that.
 #[must_use]
-pub fn findings(policy: &GuardPolicy, seen: &Observation) -> Vec<Finding> {
-    let mut found = Vec::new();
+pub fn findings(
+    policy: &GuardPolicy,
+    seen: &Observation,
+    told: Option<&Result<Outline, String>>,
+) -> Vec<Finding> {
+    let mut found: Vec<Finding> =
+        told.into_iter().flat_map(|told| cores::unlooked(&policy.core, told)).collect();
     if policy.reference.is_none() {
         found.push(Finding::new(
             Code::NoReference,

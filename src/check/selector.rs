@@ -1,9 +1,9 @@
 //! What works against a selector: in its core's own configuration and unit, or on its uplinks.
 //!
-//! **Invariant:** only what was read of the core is judged; what it does not tell is no finding.
+//! **Invariant:** only what was read of the core is judged; what it does not tell is said as that.
 
-use super::{Code, Finding};
-use crate::observation::{Asker, ConfigReading, CoreConfig, CoreReading, Observation};
+use super::{Code, Finding, cores};
+use crate::observation::{Asker, ConfigReading, CoreConfig, CoreReading, Observation, Outline};
 use crate::outcome::harmless;
 use crate::policy::SelectorPolicy;
 use crate::policy::selector::{Channel, ClashDriver, Driver};
@@ -24,6 +24,8 @@ pub struct CoreUnit {
 pub struct Facts<'a> {
     /// The core with its own configuration, if it was looked at.
     pub core: Option<&'a CoreReading>,
+    /// What it was told, if it answers and that can be read.
+    pub told: Option<&'a Outline>,
     /// Its unit, if it runs as one.
     pub unit: Option<&'a CoreUnit>,
     /// What a step would see.
@@ -39,9 +41,12 @@ pub fn findings(policy: &SelectorPolicy, facts: &Facts<'_>) -> Vec<Finding> {
         Driver::Clash(driver) => {
             let mut found = Vec::new();
             let seen = facts.core.and_then(|reading| reading.core.as_ref().ok());
-            if let Some(ConfigReading::Read(config)) = seen.map(|seen| &seen.config) {
-                found.extend(configuration(driver, config));
+            match seen.map(|seen| &seen.config) {
+                Some(ConfigReading::Read(config)) => found.extend(configuration(driver, config)),
+                Some(ConfigReading::Unread(why)) => found.push(cores::unseen(&driver.core, why)),
+                Some(ConfigReading::Unasked) | None => {}
             }
+            found.extend(facts.told.and_then(cores::exposed));
             found.extend(facts.unit.and_then(unit));
             found
         }

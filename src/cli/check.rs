@@ -152,7 +152,9 @@ fn one(
         Policy::Pool(policy) => pool(found, policy, state_dir, machine, states),
         Policy::Selector(policy) => selector(found, policy, state_dir, machine),
         Policy::Guard(policy) => {
-            let own = |seen: &Observation| check::guard::findings(policy, seen);
+            let told = policy.source.is_none().then(|| examine::core::outline(&policy.core));
+            let told = told.flatten();
+            let own = |seen: &Observation| check::guard::findings(policy, seen, told.as_ref());
             kind::with(found, state_dir, MANNER, Common { machine, own: &own })
         }
         Policy::Chain(_) => {
@@ -182,8 +184,13 @@ fn selector(
         }
     };
     let unit = core.as_ref().and_then(examine::selector::unit);
+    let told = match &policy.driver {
+        Driver::Clash(driver) => examine::core::outline(&driver.core).and_then(Result::ok),
+        Driver::Route(_) => None,
+    };
     let facts = check::selector::Facts {
         core: core.as_ref(),
+        told: told.as_ref(),
         unit: unit.as_ref(),
         seen: &survey.seen,
         decided: survey.decided.as_ref(),

@@ -37,7 +37,21 @@ pub fn outline(source: &Source) -> Result<Outline, CoreFault> {
 /// # Errors
 /// That there is no such core now, or why it cannot be told.
 pub fn described(source: &Source) -> Result<Described, CoreFault> {
-    let files = of_source(source)?;
+    described_in(&of_source(source)?)
+}
+
+/// What the core that runs as a process was told, but for the secret.
+///
+/// # Errors
+/// Why it cannot be told.
+pub fn outline_of(pid: u32, program: Program) -> Result<Outline, CoreFault> {
+    let words = words(pid).map_err(|why| {
+        CoreFault::Strange(format!("the arguments of the core, process {pid}: {why}"))
+    })?;
+    Ok(described_in(&of_running(&Running { pid, words }, program)?)?.outline)
+}
+
+fn described_in(files: &Files) -> Result<Described, CoreFault> {
     let read_in = match files.texts.as_slice() {
         [(one, _)] => one.clone(),
         several => {
@@ -100,6 +114,10 @@ fn of_path(path: &Path) -> Result<Files, CoreFault> {
 fn of_process(name: Option<&str>) -> Result<Files, CoreFault> {
     let all = running();
     let (process, program) = running::one(&all, name)?;
+    of_running(process, program)
+}
+
+fn of_running(process: &Running, program: Program) -> Result<Files, CoreFault> {
     let own = Own(process.pid);
     let found = config::sources(program, process.arguments());
     let home = own.environment("HOME").map(PathBuf::from);

@@ -28,7 +28,7 @@ fn found(change: impl FnOnce(&mut Value), unit: Option<&CoreUnit>) -> Vec<Findin
     };
     let reading = CoreReading { at: Moment::epoch(), core: Ok(seen) };
     let observation = Observation::new(Moment::epoch());
-    let facts = Facts { core: Some(&reading), unit, seen: &observation, decided: None };
+    let facts = Facts { core: Some(&reading), told: None, unit, seen: &observation, decided: None };
     findings(&policy(), &facts)
 }
 

@@ -4,6 +4,7 @@
 //! **Invariant:** nothing is changed or made; what cannot be read is absent, and its absence is what
 //! is judged.
 
+pub mod core;
 pub mod dns;
 pub mod init;
 pub mod machine;
