@@ -371,7 +371,9 @@ fn for_each_schema<'a>(schema: &'a Value, tell: &mut impl FnMut(&'a Value)) {
     match schema {
         Value::Object(object) => {
             tell(schema);
-            object.values().for_each(|inner| for_each_schema(inner, tell));
+            // What a condition looks at is described where it stands.
+            let inner = object.iter().filter(|(key, _)| *key != "if");
+            inner.for_each(|(_, inner)| for_each_schema(inner, tell));
         }
         Value::Array(items) => items.iter().for_each(|inner| for_each_schema(inner, tell)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
@@ -424,6 +426,46 @@ fn a_key_that_may_be_left_out_and_one_that_may_not_are_told_apart() {
                 assert_eq!(refused, missing || empty_choice, "{}/{key}: {parsed:?}", place.pointer);
             }
         }
+    }
+}
+
+#[test]
+fn what_a_guard_must_name_depends_on_where_the_rest_is_found() {
+    let judge = judge(&schema("policy"));
+    let url = json!({ "url": "http://127.0.0.1:9090" });
+    let named = json!({ "group": "g", "automatic": "a", "proxy": "http://127.0.0.1:2080" });
+    let guard = |clash: &Value, without: &[&str], null: &[&str]| {
+        let mut policy = json!({ "kind": "guard", "driver": { "clash": clash } });
+        let policy_keys = policy.as_object_mut().unwrap();
+        policy_keys.extend(named.as_object().unwrap().clone());
+        policy_keys.retain(|key, _| !without.contains(&key.as_str()));
+        policy_keys.extend(null.iter().map(|key| ((*key).to_owned(), Value::Null)));
+        policy
+    };
+    let with = |more: Value| {
+        let mut clash = url.clone();
+        clash.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        clash
+    };
+    let (config, process) = (json!({ "config": "/c.json" }), json!({ "process": "sing-box" }));
+    let all = ["group", "automatic", "proxy"];
+    let mut cases = vec![(guard(&url, &[], &[]), true)];
+    for key in &all {
+        cases.push((guard(&url, &[key], &[]), false));
+        cases.push((guard(&url, &[], &[key]), false));
+        cases.push((guard(&with(json!({ "config": null, "process": null })), &[key], &[]), false));
+    }
+    for found in [json!({}), json!({ "url": null }), config.clone(), process.clone()] {
+        cases.push((guard(&found, &all, &[]), true));
+    }
+    cases.push((guard(&with(config), &all, &all), true));
+    cases.push((guard(&with(process), &all, &all), true));
+    cases.push((guard(&json!({ "config": "/c.json", "process": null }), &all, &[]), true));
+    cases.push((guard(&json!({ "config": "/c.json", "process": "x" }), &all, &[]), false));
+    cases.push((guard(&json!({ "config": "c.json" }), &all, &[]), false));
+    for (policy, is_good) in cases {
+        let both = [judge.is_valid(&policy), read(&policy.to_string()).is_ok()];
+        assert_eq!(both, [is_good; 2], "schema and parser of {policy}");
     }
 }
 
