@@ -247,6 +247,7 @@ fn an_ordinary_user_has_units_that_write_the_state_and_nothing_else() {
     assert_eq!(values(&text, "ProtectHome"), ["read-only"]);
     assert!(values(&text, "ReadWritePaths").is_empty(), "the state alone is written");
     assert!(values(&text, "CapabilityBoundingSet").is_empty(), "a user's manager has none to give");
+    assert!(values(&text, "PrivateTmp").is_empty(), "sockets of cores are below /tmp");
     assert_eq!(values(&text, "SuccessExitStatus"), ["3 5 75"]);
     let manual = fs::read_to_string(self::folder().join("../man/egressctl.8")).unwrap();
     assert!(manual.contains("systemctl --user"), "man/egressctl.8 does not tell of it");
