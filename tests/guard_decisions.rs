@@ -423,6 +423,10 @@ fn a_selection_that_is_refused_or_unreadable_is_told() {
         story.play.world.write = write;
         story.tell().is(name);
     }
+    // By one of them no request passed: that is no refusal of all, and backs off.
+    let mut story = Story::new(&policy);
+    story.passes(&[]).quietly(1).play.world.write = Write::RefusedOf(SLOW);
+    story.tell().tell().tell().is("guard_last_member_refused");
     let mut story = Story::taken_over(&policy);
     story.passes(&[]).quietly(1).play.world.write = Write::Refused;
     story.tell();

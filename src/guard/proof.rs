@@ -272,10 +272,7 @@ impl Attempt<'_> {
                         state.enter(Mode::Suspect, self.now);
                     }
                     state.back_off(&policy.params, self.now);
-                    match failure {
-                        Failure::Refused(why) => Reason::Refused { why },
-                        Failure::Shown(_) | Failure::NoTime => Reason::NoMemberPasses { tried },
-                    }
+                    Reason::NoMemberPasses { tried }
                 } else {
                     let left = rest.len();
                     state.list = Some(List { rest });

@@ -44,6 +44,8 @@ pub const SLOWEST: &str = "jp1";
 pub enum Write {
     Takes,
     Refused,
+    /// This member alone is.
+    RefusedOf(&'static str),
     /// Somebody selects this meanwhile.
     Overtaken(&'static str),
     Unreadable,
@@ -281,11 +283,15 @@ impl World {
         self.wan &= !self.wan_falls;
         self.proxy &= !self.proxy_falls;
         match self.write {
+            Write::RefusedOf(one) if one != member => {
+                member.clone_into(&mut self.selected);
+                Written::Done
+            }
             Write::Takes => {
                 member.clone_into(&mut self.selected);
                 Written::Done
             }
-            Write::Refused => {
+            Write::Refused | Write::RefusedOf(_) => {
                 let why = "the core answers 400".to_owned();
                 Written::Refused { why, retry_after_sec: None }
             }
