@@ -12,10 +12,11 @@
 
 mod selector_world;
 
-use egressctl::machine::Cut;
+use egressctl::machine::{Cut, Machine as _};
 use egressctl::policy::SelectorPolicy;
+use egressctl::selector::Selector;
 use selector_world::Answer::{Dead, NoProxy, Well};
-use selector_world::{Answer, Play, RESERVE, Step, THIRD, Write, policy};
+use selector_world::{Answer, PRIMARY, Play, RESERVE, Step, THIRD, Write, policy};
 use serde_json::json;
 use std::fmt::Write as _;
 
@@ -178,6 +179,34 @@ fn the_primary_is_returned_to_after_its_windows_and_a_quiet_time() {
 }
 
 #[test]
+fn each_window_holds_the_way_back_by_itself() {
+    let minutes_until_back = |recovery: u64, stay: u64| {
+        let params = json!({ "recovery_window_sec": recovery, "minimum_reserve_sec": stay });
+        let policy = policy(&params, "none");
+        let mut story = Story::failed_over(&policy);
+        story.channels(Well, Well);
+        (1..200).find(|_| story.quietly(1).play.stands() == "ON_PRIMARY")
+    };
+    assert_eq!(minutes_until_back(120, 3_600), Some(60));
+    assert_eq!(minutes_until_back(3_600, 120), Some(61), "a minute later it answered first");
+    assert_eq!(minutes_until_back(120, 120), Some(3));
+}
+
+#[test]
+fn a_step_is_due_sooner_while_a_switch_waits_for_a_quiet_time() {
+    let policy = usual();
+    let mut story = Story::new(&policy);
+    let due = |story: &Story<'_>| Selector::rhythm(&policy, story.play.state.as_ref()).interval;
+    story.play.world.rate = 100_000;
+    story.quietly(3).channels(Dead, Well).quietly(2);
+    assert_eq!(due(&story).as_secs(), 60);
+    story.quietly(1);
+    assert_eq!(due(&story).as_secs(), 10, "a third of the quiet window");
+    story.quietly(5);
+    assert_eq!((story.play.stands(), due(&story).as_secs()), ("ON_RESERVE", 60));
+}
+
+#[test]
 fn a_reserve_that_fails_is_left_at_once_whatever_the_windows_say() {
     let policy = usual();
     let mut story = Story::failed_over(&policy);
@@ -194,6 +223,22 @@ fn a_primary_that_flaps_is_quarantined() {
     story.is("selector_quarantined");
     story.told.clear();
     story.quietly(358).tell().is("selector_quarantine_over");
+}
+
+#[test]
+fn a_quarantine_outlives_a_pause_and_ends_when_a_person_wants_the_primary() {
+    let policy = policy(&json!({ "flap_limit": 2, "flap_window_sec": 3_600 }), "none");
+    let mut story = Story::failed_over(&policy);
+    story.channels(Well, Well).quietly(17).channels(Dead, Well).quietly(3);
+    assert_eq!(story.play.stands(), "PRIMARY_QUARANTINED");
+    story.play.switch(RESERVE, false).unwrap();
+    assert!(story.play.resume());
+    assert_eq!(story.channels(Well, Well).quietly(70).play.stands(), "PRIMARY_QUARANTINED");
+    story.play.switch(PRIMARY, false).unwrap();
+    assert!(story.play.resume());
+    // The two failovers are out of their window, so that a quarantine would be the old one's.
+    story.quietly(3).channels(Dead, Well).quietly(3);
+    assert_eq!(story.play.stands(), "ON_RESERVE");
 }
 
 #[test]

@@ -389,6 +389,7 @@ fn a_switch_waits_while_something_is_received_and_no_longer_than_it_may() {
             break;
         }
         assert_eq!(run.codes(), ["traffic-guard"]);
+        assert_eq!(bench.status().0, 2, "what new connections take does not work");
         assert!(begun.elapsed() < Duration::from_secs(20), "{run:?}");
     }
     assert!(begun.elapsed() >= Duration::from_secs(3));

@@ -238,6 +238,10 @@ mod tests {
         assert!(read.keeps_choices);
         assert_eq!(read.defaults["s"], "b // no comment");
         assert!(read.interrupting.contains("t") && !read.interrupting.contains("s"));
+        let off = r#"{"experimental": {"cache_file": {"enabled": false, "path": "x"}}}"#;
+        for text in ["{}", off] {
+            assert!(!super::read(Program::SingBox, &[text.to_owned()]).unwrap().keeps_choices);
+        }
     }
 
     #[test]

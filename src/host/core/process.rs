@@ -117,10 +117,10 @@ mod tests {
     }
 
     #[test]
-    fn a_unix_socket_is_found_by_its_path() {
+    fn a_unix_socket_is_found_by_its_path_and_not_who_is_connected_to_it() {
         let table = "Num       RefCount Protocol Flags    Type St Inode Path\n\
-            0000000000000000: 00000002 00000000 00010000 0001 01 17641 /run/core.sock\n\
             0000000000000000: 00000003 00000000 00000000 0001 03 17642 /run/core.sock\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 17641 /run/core.sock\n\
             0000000000000000: 00000003 00000000 00000000 0001 03 17643\n";
         assert_eq!(unix_listener(table, "/run/core.sock"), Some(17_641));
         assert_eq!(unix_listener(table, "/run/other.sock"), None);
