@@ -178,16 +178,17 @@ fn manual_of(kind: &str) -> String {
 const PROVIDERS: [&str; 8] =
     ["directory", "http", "exec", "hidemyname", "mullvad", "ivpn", "nordvpn", "gluetun"];
 
+/// A file of the policy's parser with those in the folder of its name.
+fn sources(name: &str) -> String {
+    let folder = fs::read_dir(root().join("src/policy").join(name)).unwrap();
+    let rest = folder.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
+    let first = file(&format!("src/policy/{name}.rs"));
+    std::iter::once(first).chain(rest).collect::<Vec<_>>().join("\n\n")
+}
+
 /// The keys of a policy by the last part of their names, as the parser's source has them.
 fn keys() -> BTreeSet<String> {
-    let provider = fs::read_dir(root().join("src/policy/provider")).unwrap();
-    let provider = provider.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
-    let source = ["pool.rs", "provider.rs"]
-        .map(|name| file(&format!("src/policy/{name}")))
-        .into_iter()
-        .chain(provider)
-        .collect::<Vec<_>>()
-        .join("\n\n");
+    let source = sources("pool") + "\n\n" + &sources("provider");
     // What the parser does not read is no key. Sources in the network are declared by a macro.
     let declared = "remote_source! {";
     let parsed = |part: &&str| part.contains("Deserialize") || part.starts_with(declared);
@@ -353,7 +354,7 @@ fn the_manual_describes_every_key_of_a_kind_and_no_other() {
 #[test]
 fn the_manual_gives_the_defaults_of_the_parser() {
     let manual = file("man/egressctl-policy.5");
-    let source = file("src/policy/pool.rs");
+    let source = sources("pool");
     let mut seen = 0;
     for line in source.lines() {
         let Some((name, value)) = line.trim().trim_end_matches(',').split_once(": ") else {
