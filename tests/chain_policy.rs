@@ -106,6 +106,7 @@ fn every_contradiction_is_refused_with_what_to_write_instead() {
         ("/probe", json!({ "timeout_sec": 0 }), "probe.timeout_sec is not 1 to 20"),
         ("/probe", json!({ "timeout_sec": 21 }), "probe.timeout_sec is not 1 to 20"),
         ("/wan", json!({ "urls": [] }), "wan.urls is empty"),
+        ("/wan", json!({ "timeout_sec": 21 }), "wan.timeout_sec is not 1 to 20"),
         ("/params", json!({ "max_fails": 0 }), "params.max_fails is 0"),
         ("/params", json!({ "rise": 0 }), "params.rise is 0"),
         ("/params", json!({ "fail_timeout_sec": 0 }), "params.fail_timeout_sec is 0"),

@@ -74,7 +74,7 @@ fn whole_policies() -> Vec<Value> {
         "probe": { "urls": ["http://192.0.2.1/"], "require": "all", "expect_status": [200], "timeout_sec": 3,
                    "large": { "url": "http://192.0.2.1/large", "bytes": 1400 } },
         "exit_ip": { "url": "http://192.0.2.1/ip", "interval_sec": 60, "must_differ_from_wan": false },
-        "wan": { "urls": ["http://192.0.2.1/"], "require": "all" },
+        "wan": { "urls": ["http://192.0.2.1/"], "require": "all", "timeout_sec": 4 },
         "test": { "interface_prefix": "t", "parallel": 2, "enough": 3 },
         "routing": { "rule_priority": 10000, "protocol": 202, "first_mark": "0x11110000", "local": ["10.0.0.0/8"],
                      "ipv6": "off", "masquerade": false, "barrier": false, "inbound": "block", "cut": "none" },
@@ -129,7 +129,7 @@ fn whole_selectors() -> [Value; 2] {
         "primary": { "member": "a", "proxy": "http://127.0.0.1:2081" },
         "reserve": { "member": "b", "proxy": "http://127.0.0.1:2082" },
         "probe": { "urls": ["http://192.0.2.1/"], "require": "any", "expect_status": [200], "timeout_sec": 3 },
-        "wan": { "urls": ["http://192.0.2.2/"], "require": "all" },
+        "wan": { "urls": ["http://192.0.2.2/"], "require": "all", "timeout_sec": 4 },
         "params": {
             "check_interval_sec": 61, "failure_window_sec": 121, "recovery_window_sec": 901, "quiet_window_sec": 31,
             "active_bytes_per_sec": 1, "minimum_reserve_sec": 601, "flap_limit": 4, "flap_window_sec": 86_401,
@@ -173,7 +173,7 @@ fn whole_chain() -> Value {
             { "name": "exit", "group": "hop 2", "strategy": "fifo", "rotate_sec": null, "nodes": { "b1": { "member": "b 1", "egress": true } } }
         ],
         "probe": { "urls": ["https://192.0.2.1/"], "require": "all", "expect_status": [200], "timeout_sec": 3 },
-        "wan": { "urls": ["http://192.0.2.2/"], "require": "all" },
+        "wan": { "urls": ["http://192.0.2.2/"], "require": "all", "timeout_sec": 4 },
         "params": {
             "check_interval_sec": 16, "max_fails": 2, "fail_timeout_sec": 601, "fail_timeout_max_sec": 7_201, "rise": 3,
             "minimum_stay_sec": 301, "all_failed": "last_resort", "step_budget_sec": 61

@@ -18,9 +18,6 @@ use crate::url::Target;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// How long references of the uplink may take, as in a pool.
-const WAN_TIMEOUT_MS: u64 = 3_000;
-
 /// When in a run the core is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
@@ -183,7 +180,7 @@ pub(super) fn wan(policy: &ChainPolicy, state: &ChainState) -> Option<Question> 
         pages: wan.urls.iter().map(page).collect(),
         require: AnyOrAll::from(wan.require),
         expect: Expect::AnyAnswer,
-        timeout_ms: WAN_TIMEOUT_MS,
+        timeout_ms: wan.timeout_ms(),
     }))
 }
 

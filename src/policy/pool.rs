@@ -12,6 +12,7 @@ use super::clients::{ClientEntry, ClientKey};
 pub use super::provider::{Directory, Provider, Wanted};
 use crate::names::{Interface, Mark, Table};
 use ipnet::{IpNet, Ipv4Net};
+pub(crate) use pages::MAX_WAN_TIMEOUT_SEC;
 pub use pages::{ExitIp, Large, Probe, Require, Wan};
 pub use params::{Params, Strategy};
 pub use routing::{

@@ -6,7 +6,8 @@
 use super::clients::{ClientEntry, ClientKey};
 use super::fault::PolicyFault;
 use super::pool::{
-    CLOSING_RULES, DIRECT_MARK, MARK_BASE, PRIORITIES, PoolPolicy, Tool, USER_CLOSING_RULES,
+    CLOSING_RULES, DIRECT_MARK, MARK_BASE, MAX_WAN_TIMEOUT_SEC, PRIORITIES, PoolPolicy, Tool,
+    USER_CLOSING_RULES,
 };
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::BTreeSet;
@@ -28,6 +29,9 @@ impl PoolPolicy {
         }
         if self.wan.urls.is_empty() {
             return fault("wan.urls is empty: name at least one page".to_owned());
+        }
+        if !self.wan.is_in_time() {
+            return fault(format!("wan.timeout_sec is not 1 to {MAX_WAN_TIMEOUT_SEC}"));
         }
         if self.lan_interfaces.as_ref().is_some_and(Vec::is_empty) {
             return fault("lan_interfaces is empty: name one, or leave it out".to_owned());

@@ -24,8 +24,6 @@ use std::time::Duration;
 /// A candidate that has not shaken hands by then never will: a handshake takes one round trip, and
 /// is sent again after 5 s only, so 3 s are many times what the longest path needs.
 const HANDSHAKE_MS: u64 = 3_000;
-/// How long references of the uplink may take. They are near and small; the step waits for them.
-const WAN_TIMEOUT_MS: u64 = 3_000;
 /// One tunnel that works proves the uplink; a second in case that the first dies meanwhile, and a
 /// third because two of one provider may die together.
 const WITNESSES: usize = 3;
@@ -150,7 +148,7 @@ pub(super) fn wan(
         pages: pages(state, &policy.wan.urls),
         require: policy.wan.require.into(),
         expect: Expect::AnyAnswer,
-        timeout_ms: WAN_TIMEOUT_MS,
+        timeout_ms: policy.wan.timeout_ms(),
     })
 }
 

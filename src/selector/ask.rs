@@ -13,8 +13,6 @@ use crate::policy::selector::{Channel, ClashDriver, Driver, RouteDriver};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// How long references of the uplink may take, as in a pool.
-const WAN_TIMEOUT_MS: u64 = 3_000;
 /// How far apart the two samples right before a switch are.
 const SAMPLE_MS: u64 = 2_000;
 
@@ -140,7 +138,7 @@ pub(super) fn wan(policy: &SelectorPolicy, state: &SelectorState, turn: u32) -> 
         pages: pages(state, &wan.urls),
         require: AnyOrAll::from(wan.require),
         expect: Expect::AnyAnswer,
-        timeout_ms: WAN_TIMEOUT_MS,
+        timeout_ms: wan.timeout_ms(),
     }))
 }
 

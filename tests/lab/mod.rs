@@ -236,7 +236,11 @@ impl Lab {
                 "expect_status": [204],
                 "timeout_sec": 1
             },
-            "wan": { "urls": [format!("http://{}/generate_204", names::WAN_PROBE)], "require": "any" },
+            "wan": {
+                "urls": [format!("http://{}/generate_204", names::WAN_PROBE)],
+                "require": "any",
+                "timeout_sec": 1
+            },
             "wireguard": { "tool": "wg", "userspace": "wireguard-go" },
             "params": { "health_check_interval_sec": 0, "candidate_test_timeout_sec": 3 }
         })

@@ -4,6 +4,7 @@
 
 use super::{ChainPolicy, Driver, Hop, Strategy};
 use crate::policy::fault::PolicyFault;
+use crate::policy::pool::MAX_WAN_TIMEOUT_SEC;
 use crate::url::Target;
 use std::collections::BTreeSet;
 
@@ -117,6 +118,9 @@ impl ChainPolicy {
             return fault(
                 "wan.urls is empty: name at least one page, or write null for wan".into(),
             );
+        }
+        if self.wan.as_ref().is_some_and(|wan| !wan.is_in_time()) {
+            return fault(format!("wan.timeout_sec is not 1 to {MAX_WAN_TIMEOUT_SEC}"));
         }
         let params = &self.params;
         for (key, value) in [

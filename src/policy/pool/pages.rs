@@ -7,6 +7,9 @@ use crate::url::Target;
 use serde::Deserialize;
 use std::time::Duration;
 
+/// So long the uplink may take to answer at most: it is asked twice in a step, which has 60 s.
+pub(crate) const MAX_WAN_TIMEOUT_SEC: u64 = 20;
+
 /// Whether one of several pages is enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -96,6 +99,8 @@ pub struct Wan {
     pub urls: Vec<Target>,
     /// Whether one answer is enough.
     pub require: Require,
+    /// How long they may take together.
+    pub timeout_sec: u64,
 }
 
 impl Default for Wan {
@@ -106,7 +111,22 @@ impl Default for Wan {
                 "http://1.1.1.1/",
             ]),
             require: Require::Any,
+            // They are near and small, but what a lost packet delays comes a second later.
+            timeout_sec: 3,
         }
+    }
+}
+
+impl Wan {
+    /// How long its pages may take together, in milliseconds.
+    #[must_use]
+    pub fn timeout_ms(&self) -> u64 {
+        self.timeout_sec.saturating_mul(1_000)
+    }
+
+    /// Whether it may take so long: a step waits for it, and has other things to wait for.
+    pub(crate) fn is_in_time(&self) -> bool {
+        (1..=MAX_WAN_TIMEOUT_SEC).contains(&self.timeout_sec)
     }
 }
 

@@ -5,6 +5,7 @@
 use super::{Channel, Driver, FLOW_MARKS, SelectorPolicy};
 use crate::names::Table;
 use crate::policy::fault::PolicyFault;
+use crate::policy::pool::MAX_WAN_TIMEOUT_SEC;
 
 /// The kernel's own rule that asks main has 32766 (`RT_TABLE_MAIN`, `net/ipv4/fib_rules.c`).
 const LAST_PRIORITY: u32 = 32_765;
@@ -86,6 +87,9 @@ impl SelectorPolicy {
         }
         if self.wan.as_ref().is_some_and(|wan| wan.urls.is_empty()) {
             return fault("wan.urls is empty: name at least one page, or leave wan out".into());
+        }
+        if self.wan.as_ref().is_some_and(|wan| !wan.is_in_time()) {
+            return fault(format!("wan.timeout_sec is not 1 to {MAX_WAN_TIMEOUT_SEC}"));
         }
         if self.probe.timeout_sec == 0 {
             return fault("probe.timeout_sec is 0: it must be at least 1".into());
