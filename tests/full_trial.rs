@@ -300,6 +300,11 @@ fn in_service(trial: &mut Trial<'_>) {
         (2, 4, 0, 0),
         "a new generation, nothing counted, old quarantine gone"
     );
+    let told = lab.gw().egressctl(&["history", "home", "--json", "-n", "1"]).stdout;
+    assert!(
+        told.contains("quarantine-archived") && told.contains(&format!("p{second} (")),
+        "{told}"
+    );
     assert_eq!(lab.source.asked(), [By::Wan]);
     assert!(trial.active().is_subset(&listed) && !trial.active().contains(&gone));
     for (slot, tunnel) in trial.pool.tunnels() {

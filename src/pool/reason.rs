@@ -7,6 +7,9 @@ use crate::names::Interface;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// So many endpoints are told in one line; more of them have one cause, and a line has an end.
+const TOLD: usize = 20;
+
 /// A typed reason. Its code is stable; its text is for people.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Reason {
@@ -216,6 +219,13 @@ pub enum Reason {
         /// From which list.
         generation: u32,
     },
+    /// A newer list ends the quarantine of the one before. History keeps who was in it, and why.
+    QuarantineArchived {
+        /// The list that it belonged to.
+        generation: u32,
+        /// Each endpoint, and why it was quarantined.
+        endpoints: Vec<(String, String)>,
+    },
     /// A refresh is not due yet.
     RefreshLater {
         /// In how many seconds.
@@ -289,6 +299,7 @@ impl Reason {
             Self::NonePassed { .. } => "none-passed",
             Self::TooFew { .. } => "too-few",
             Self::Loaded { .. } => "loaded",
+            Self::QuarantineArchived { .. } => "quarantine-archived",
             Self::RefreshLater { .. } => "refresh-later",
             Self::ToDirect => "to-direct",
             Self::ToNone => "to-none",
@@ -307,6 +318,21 @@ fn count(n: usize, what: &str) -> String {
 
 fn times(n: u32, what: &str) -> String {
     count(usize::try_from(n).unwrap_or(usize::MAX), what)
+}
+
+/// Whose quarantine is over, the first of many.
+fn over(
+    f: &mut fmt::Formatter<'_>,
+    generation: u32,
+    endpoints: &[(String, String)],
+) -> fmt::Result {
+    let first = endpoints.iter().take(TOLD).map(|(name, why)| format!("{name} ({why})"));
+    let first = first.collect::<Vec<_>>().join(", ");
+    write!(f, "the quarantine of list {generation} is over: {first}")?;
+    match endpoints.len().checked_sub(TOLD) {
+        Some(more) if more > 0 => write!(f, " and {more} more"),
+        Some(_) | None => Ok(()),
+    }
 }
 
 impl fmt::Display for Reason {
@@ -394,6 +420,7 @@ impl fmt::Display for Reason {
             Self::Loaded { slots, generation } => {
                 write!(f, "{} loaded from list {generation}", count(*slots, "slot"))
             }
+            Self::QuarantineArchived { generation, endpoints } => over(f, *generation, endpoints),
             Self::RefreshLater { in_sec, why } => {
                 write!(f, "the next refresh is due in {in_sec} s")?;
                 why.iter().try_for_each(|why| write!(f, "; the last came to nothing: {why}"))

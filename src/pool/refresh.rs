@@ -356,6 +356,20 @@ impl Turn<'_> {
         Reason::NonePassed { tested: fresh.tested.len(), why }
     }
 
+    /// Of the old quarantine only what is younger than the new list stays. What ends with it is told,
+    /// and so stands in history.
+    fn archive_quarantine(&mut self, fresh: &List) {
+        self.state.quarantine.retain(|_, q| !is_later(&fresh.fetched_at, &q.since));
+        let Some(generation) = self.state.pool.as_ref().map(|pool| pool.generation) else { return };
+        let before = self.counted.quarantine.iter();
+        let over = before.filter(|(endpoint, _)| !self.state.quarantine.contains_key(*endpoint));
+        let endpoints: Vec<(String, String)> =
+            over.map(|(_, q)| (q.name.clone(), q.why.clone())).collect();
+        if !endpoints.is_empty() {
+            self.say(Reason::QuarantineArchived { generation, endpoints });
+        }
+    }
+
     /// The new list becomes the pool, or, where it does not fill every slot, joins the one there is.
     fn adopt(&mut self, fresh: List) {
         // What was in the pool before is no full refresh, however many slots it fills.
@@ -369,8 +383,7 @@ impl Turn<'_> {
         self.state.proven = true;
         let ends_direct = self.state.mode.is_direct();
         if complete || self.state.pool.is_none() {
-            // Of the old quarantine only what is younger than the list stays.
-            self.state.quarantine.retain(|_, q| !is_later(&fresh.fetched_at, &q.since));
+            self.archive_quarantine(&fresh);
             self.state.pool = Some(fresh);
         } else {
             self.join(&fresh);
