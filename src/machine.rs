@@ -56,7 +56,8 @@ pub trait Machine {
 
     /// Looks at what was seen so far and either asks for more or decides.
     ///
-    /// With `may_ask` false there is no time left to ask and the decision is due on what there is.
+    /// With `may_ask` false there is no time left to ask and the decision is due on what there is; at most
+    /// it is still asked whether the uplink is the cause of what failed last.
     fn consider(
         subject: &Subject<'_, Self>,
         seen: &Observation,

@@ -265,12 +265,13 @@ impl<M: Machine> Run<'_, M> {
     /// Asks and observes in rounds until the machine has decided.
     fn consider(&mut self, seen: &mut Observation) -> anyhow::Result<Considered<M::State>> {
         let budget = self.rhythm().budget;
-        let mut testing = false;
+        let (mut testing, mut looks_on) = (false, false);
         loop {
             let now = clock::now()?;
             // Half of the budget is left for changing, proving and, if need be, undoing.
             let in_time = now.since(&self.started) < budget / 2;
-            let considered = M::consider(&self.subject(), seen, &now, in_time);
+            let may_ask = in_time && !looks_on;
+            let considered = M::consider(&self.subject(), seen, &now, may_ask);
             let Considered::Ask(questions) = considered else {
                 if testing {
                     self.held.commit(&self.record, &now)?;
@@ -278,7 +279,11 @@ impl<M: Machine> Run<'_, M> {
                 return Ok(considered);
             };
             if self.is_paused() && questions.iter().any(Question::changes) {
-                return Ok(M::consider(&self.subject(), seen, &now, false));
+                if looks_on {
+                    return Ok(Considered::Ask(questions));
+                }
+                looks_on = true;
+                continue;
             }
             if questions.iter().any(Question::makes) && !testing {
                 let kernel = seen.kernel();

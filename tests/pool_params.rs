@@ -12,9 +12,9 @@
 
 mod lab;
 
-use lab::pool::Pool;
+use lab::pool::{Pool, Step};
 use lab::source::{By, Says, by_http, endpoints};
-use lab::{Lab, names, space};
+use lab::{Lab, names, provider, space};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -176,4 +176,30 @@ fn a_provider_that_refuses_is_left_alone_for_as_long_as_it_wishes() {
     assert!(again && waited > Duration::from_millis(3500), "asked again after {waited:?}");
     assert_eq!((pool.status()["state"].clone(), pool.serves(2)), (json!("NORMAL"), homes));
     pool.nothing_leaked();
+}
+
+#[test]
+fn a_step_asks_for_half_of_its_budget_and_the_next_one_goes_on() {
+    let lab = Lab::builder().clients(1).endpoints(2).start();
+    // Four are tried side by side, and the dead ones are given up after three seconds.
+    lab.drop(2);
+    let dead =
+        (1..=4).map(|n| json!({ "name": format!("dead{n}"), "config": provider::dead(n, 2) }));
+    let good = json!({ "name": "p1", "config": provider::config(1) });
+    let list = Value::from(dead.chain([good]).collect::<Vec<_>>()).to_string();
+    lab.source.says(Says::Text(list));
+    let pool = Pool::new(&lab, |policy| {
+        two_slots(policy);
+        policy["slots"]["interfaces"] = json!(["vpn1"]);
+        policy["test"] = json!({ "parallel": 4 });
+        policy["params"]["health_check_interval_sec"] = json!(60);
+        policy["params"]["candidate_test_timeout_sec"] = json!(4);
+        policy["params"]["step_budget_sec"] = json!(6);
+    });
+    let step = || Step::of(lab.gw().egressctl(&["step", "home", "--now", "--json"]));
+    let first = step();
+    assert_eq!(first.went(), (Some(0), "-", "FULL_POOL_REFRESH"), "{first:#?}");
+    assert!(first.report.to_string().contains("4 of 5 candidates tested"), "{first:#?}");
+    assert_eq!(step().word("to"), "NORMAL", "{:#}", pool.status());
+    pool.serves(1);
 }

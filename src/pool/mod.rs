@@ -134,8 +134,10 @@ impl Machine for Pool {
             return Considered::Ask(asks);
         }
         match sight.wan {
-            WanVerdict::AskAgain if may_ask => return Considered::Ask(references),
-            WanVerdict::AskAgain | WanVerdict::Down => turn.hold(),
+            // Also when the time is over: else what failed last would pass for an uplink that is down, and
+            // a step that runs out of time would forget each time what it has learned.
+            WanVerdict::AskAgain => return Considered::Ask(references),
+            WanVerdict::Down => turn.hold(),
             WanVerdict::Up => turn.guards(),
         }
         if may_ask && !turn.asks.is_empty() {
