@@ -7,8 +7,8 @@ use crate::host::policies::read_text;
 use crate::names::PolicyName;
 use crate::outcome::Exit;
 use crate::policy::PoolPolicy;
+use crate::simulate::lines::Lines;
 use crate::simulate::scenario::{PolicySource, Scenario};
-use crate::simulate::timeline::Lines;
 use std::path::Path;
 
 /// Prints the timeline of a scenario, a moment as soon as it was played.

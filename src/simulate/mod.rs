@@ -2,15 +2,18 @@
 //! a kernel that is a value. It plays a step as the shell does, without the shell.
 //!
 //! `answers` says what the world answers, `kernel` what a command does to it, `packet` where a
-//! client's packet goes in it, `play` makes a step, `scenario` reads a script, and `timeline` plays one.
+//! client's packet goes in it, `play` makes a step, `scenario` reads a script, `timeline` plays one, and
+//! `report` and `lines` tell what came of it.
 //!
 //! **Invariant:** nothing here has an effect or a clock; the same script gives the same timeline, byte
 //! for byte.
 
 mod answers;
 mod kernel;
+pub mod lines;
 pub mod packet;
 mod play;
+mod report;
 pub mod scenario;
 pub mod timeline;
 

@@ -4,13 +4,12 @@
 
 use super::packet::{Exit, Layers, new_flow};
 use super::play::complete;
+use super::report::told;
 use super::scenario::{Event, Provider, Scenario, UpOrDown};
-use super::{Lab, Outcome, Played, Trouble};
-use crate::kernel::World;
-use crate::kernel::diff::diff;
+use super::{Lab, Trouble};
 use crate::machine::{Machine as _, Pausing};
 use crate::names::{Interface, PolicyName};
-use crate::outcome::{Ending, Report, count, harmless};
+use crate::outcome::{Ending, Report};
 use crate::policy::{ClientKey, Kind, PoolPolicy};
 use crate::pool::Pool;
 use crate::pool::state::Egress;
@@ -305,128 +304,4 @@ fn word<T: fmt::Debug>(value: &T) -> String {
         out.extend(c.to_lowercase());
     }
     out
-}
-
-/// The report of a step as the shell makes it.
-fn told(lab: &Lab, played: &Played, standing: Option<&World>, mut report: Report) -> Report {
-    report.from.clone_from(&played.decision.from);
-    report.to = Some(played.after.mode.as_str().to_owned());
-    report.reasons = played.reasons().to_vec();
-    report.changes = match &played.outcome {
-        Outcome::Applied | Outcome::Refused(_) => played.done.len(),
-        Outcome::Steady | Outcome::Held | Outcome::Undone => 0,
-    };
-    if let (Some(standing), Outcome::Applied | Outcome::Held | Outcome::Undone) =
-        (standing, &played.outcome)
-    {
-        let drift = diff(&played.was, standing, &Pool::means(&lab.policy));
-        if let Some(first) = drift.first() {
-            let text = format!(
-                "{} put back that had been removed or changed: {}",
-                count(drift.len(), "object"),
-                first.action.command()
-            );
-            report = report.because("drift", text);
-        }
-    }
-    report.outcome = match &played.outcome {
-        Outcome::Steady => Ending::Steady,
-        Outcome::Applied => Ending::Applied,
-        Outcome::Refused(_) => Ending::RolledBack,
-        Outcome::Held => {
-            let why = "the WAN went down while the change was being proven";
-            report = report.because("undone", format!("the change failed and was undone: {why}"));
-            Ending::RolledBack
-        }
-        Outcome::Undone => {
-            report = report.because("undone", "the change failed and was undone");
-            Ending::RolledBack
-        }
-    };
-    report
-}
-
-/// The lines of a timeline for people: what is like the moment before is counted and not shown again.
-#[derive(Clone, Debug, Default)]
-pub struct Lines {
-    last: Option<Entry>,
-    alike: usize,
-}
-
-impl Lines {
-    /// The lines of one more moment.
-    pub fn of(&mut self, entry: Entry) -> Vec<String> {
-        let mut lines = Vec::new();
-        if self.last.as_ref().is_some_and(|last| is_like(last, &entry)) {
-            self.alike = self.alike.saturating_add(1);
-            self.last = Some(entry);
-            return lines;
-        }
-        lines.extend(self.rest());
-        let at = clock(entry.at_sec);
-        for event in &entry.events {
-            lines.push(format!("{at}  * {}", harmless(event)));
-        }
-        if let Some(report) = &entry.step {
-            lines.push(format!("{at}  {report}"));
-        }
-        let last = self.last.as_ref();
-        let moved =
-            last.is_none_or(|last| last.serving != entry.serving || last.clients != entry.clients);
-        if moved {
-            lines.push(format!("{:10}{}", "", ways(&entry)));
-        }
-        self.last = Some(entry);
-        lines
-    }
-
-    /// What is left to say.
-    pub fn rest(&mut self) -> Option<String> {
-        let alike = std::mem::take(&mut self.alike);
-        (alike > 0).then(|| format!("{:10}{} like it", "", count(alike, "more step")))
-    }
-}
-
-/// Whether a moment tells nothing that the one before did not tell.
-fn is_like(last: &Entry, entry: &Entry) -> bool {
-    let codes = |entry: &Entry| -> Vec<String> {
-        let reasons = entry.step.iter().flat_map(|step| &step.reasons);
-        reasons.map(|reason| reason.code.clone()).collect()
-    };
-    let quiet = |entry: &Entry| {
-        entry.step.as_ref().is_some_and(|s| s.outcome == Ending::Steady && s.from == s.to)
-    };
-    entry.events.is_empty()
-        && quiet(entry)
-        && quiet(last)
-        && codes(last) == codes(entry)
-        && last.serving == entry.serving
-        && last.clients == entry.clients
-}
-
-/// `h:mm:ss`.
-fn clock(seconds: u64) -> String {
-    format!("{:2}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
-}
-
-/// Who serves, and how many clients leave by which way.
-fn ways(entry: &Entry) -> String {
-    let serving: Vec<String> =
-        entry.serving.iter().map(|(slot, name)| format!("{slot}={name}")).collect();
-    let mut by: BTreeMap<&Way, usize> = BTreeMap::new();
-    for way in entry.clients.values() {
-        let n = by.entry(way).or_default();
-        *n = n.saturating_add(1);
-    }
-    let by: Vec<String> = by
-        .iter()
-        .map(|(way, n)| match way {
-            Way::Slot(slot) => format!("{n} by {slot}"),
-            Way::Direct => format!("{n} by the WAN"),
-            Way::Closed => format!("{n} closed in"),
-            Way::Main => format!("{n} as before"),
-        })
-        .collect();
-    let serving = if serving.is_empty() { "no slot serves".to_owned() } else { serving.join(" ") };
-    format!("{serving}; clients: {}", by.join(", "))
 }
