@@ -81,7 +81,9 @@ impl Sources {
     /// A path as the core's process means it: relative ones begin at its folder.
     #[must_use]
     pub fn resolved(&self, path: &Path, working_folder: &Path) -> PathBuf {
-        working_folder.join(self.folder.as_deref().unwrap_or(Path::new(""))).join(path)
+        let folder = self.folder.as_deref().unwrap_or(Path::new(""));
+        // A folder that is named as `.` is left out, since the path is shown.
+        working_folder.join(folder).join(path).components().collect()
     }
 }
 
