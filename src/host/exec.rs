@@ -9,7 +9,7 @@ use child::{Child, LONGEST, kill_group, prepared};
 use std::fmt;
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,8 @@ pub struct Call {
     pub args: Vec<String>,
     /// What it reads from standard input, nothing when `None`.
     pub stdin: Option<Vec<u8>>,
+    /// What it finds in its environment beside what this program found.
+    pub env: Vec<(&'static str, String)>,
     /// How long it may take.
     pub deadline: Duration,
 }
@@ -42,6 +44,7 @@ impl fmt::Debug for Call {
             .field("program", &self.program)
             .field("args", &self.args)
             .field("stdin", &self.stdin.as_ref().map(|bytes| format!("{} bytes", bytes.len())))
+            .field("env", &self.env)
             .field("deadline", &self.deadline)
             .finish()
     }
@@ -52,13 +55,20 @@ impl Call {
     #[must_use]
     pub fn new(program: &str, args: &[&str], deadline: Duration) -> Self {
         let args = args.iter().map(|&arg| arg.to_owned()).collect();
-        Self { program: program.to_owned(), args, stdin: None, deadline }
+        Self { program: program.to_owned(), args, stdin: None, env: Vec::new(), deadline }
     }
 
     /// The same call with `bytes` on standard input.
     #[must_use]
     pub fn with_stdin(mut self, bytes: Vec<u8>) -> Self {
         self.stdin = Some(bytes);
+        self
+    }
+
+    /// The same call with more in its environment.
+    #[must_use]
+    pub fn with_env(mut self, env: Vec<(&'static str, String)>) -> Self {
+        self.env = env;
         self
     }
 
@@ -188,7 +198,10 @@ pub struct Running {
 /// When it did not start; see [`CommandError`].
 pub fn start(call: &Call) -> Result<Running, CommandError> {
     let end = Instant::now().checked_add(call.deadline);
-    let command = prepared(&call.program, &call.args)?;
+    let mut command = prepared(&call.program, &call.args)?;
+    for (name, value) in &call.env {
+        command = command.env(name, value);
+    }
     let argv = call.argv();
     match Child::start(&command, call.stdin.as_deref()) {
         Ok(child) => Ok(Running { argv, after: call.deadline, end, child }),
@@ -225,7 +238,8 @@ pub fn spawn_detached(
     args: &[String],
     deadline: Duration,
 ) -> Result<(), CommandError> {
-    let call = Call { program: program.to_owned(), args: args.to_vec(), stdin: None, deadline };
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let call = Call::new(program, &words, deadline);
     let io = |error| CommandError::Io { argv: call.argv(), error };
     let command = prepared(program, args)?.stdin_null().stdout_null().stderr_null();
     let handle = command.start().map_err(io)?;
@@ -237,6 +251,12 @@ pub fn spawn_detached(
         0 => Ok(()),
         code => Err(CommandError::Exit { argv: call.argv(), code, stderr: String::new() }),
     }
+}
+
+/// Whether a path is an executable file.
+#[must_use]
+pub fn is_program(path: &Path) -> bool {
+    child::is_program(path)
 }
 
 /// The exit code as a shell would say it.

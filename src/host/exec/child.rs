@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
@@ -53,12 +53,15 @@ pub(super) fn prepared(program: &str, args: &[String]) -> Result<duct::Expressio
         }))
 }
 
+/// Whether a path is an executable file.
+pub(super) fn is_program(path: &Path) -> bool {
+    std::fs::metadata(path)
+        .is_ok_and(|seen| seen.is_file() && seen.permissions().mode() & 0o111 != 0)
+}
+
 /// The executable file that `program` means.
 fn look_up(program: &str, mut folders: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
-    let executable = |path: &PathBuf| {
-        std::fs::metadata(path)
-            .is_ok_and(|seen| seen.is_file() && seen.permissions().mode() & 0o111 != 0)
-    };
+    let executable = |path: &PathBuf| is_program(path);
     if program.is_empty() {
         None
     } else if program.contains('/') {
