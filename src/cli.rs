@@ -17,6 +17,7 @@ mod screen;
 mod simulate;
 mod status;
 mod step;
+mod tell;
 
 use crate::host::policies::{Found, Unusable, find, last_good};
 use crate::machine::PartWish;
@@ -332,9 +333,10 @@ fn note(found: &Found) {
     }
 }
 
-/// Prints a line of trouble.
+/// Prints a line of trouble, for the journal with its urgency.
 fn complain(line: &str) {
     use std::io::Write as _;
     let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let _ = writeln!(std::io::stderr().lock(), "egressctl: {line}").is_ok();
+    let urgency = if crate::host::journal::hears_errors() { "<4>" } else { "" };
+    let _ = writeln!(std::io::stderr().lock(), "{urgency}egressctl: {line}").is_ok();
 }

@@ -37,6 +37,7 @@
 //! | [`setting`], [`clash`], [`gost`], [`proxy`] | settings outside of the kernel, and what those who hold them say |
 //! | [`record`], [`host::store`] | what is remembered, and how it lies on disk |
 //! | [`check`], [`init`], [`simulate`] | the doctor, the first policy, and a policy played on a scripted world |
+//! | [`publish`], [`measure`], [`notice`] | what is shown to the world, measured, and told to people and the journal |
 //! | [`host`] | everything that touches the world: clock, files, processes, network |
 //! | [`cli`] | commands, what they print, and schemas |
 //!
@@ -55,7 +56,9 @@ pub mod init;
 pub mod iproute;
 pub mod kernel;
 pub mod machine;
+pub mod measure;
 pub mod names;
+pub mod notice;
 pub mod observation;
 pub mod outcome;
 pub mod plan;

@@ -5,6 +5,7 @@
 
 use crate::kernel::World;
 use crate::kernel::diff::Means;
+use crate::measure::Samples;
 use crate::names::{Mark, PolicyName};
 use crate::observation::{KernelReading, KernelScope, Observation, Question, Realm};
 use crate::plan::{Backend, Check};
@@ -48,11 +49,11 @@ pub trait Machine {
         now: &Moment,
     ) -> (Self::Status, Standing);
 
-    /// What of a status is published. Nothing, where the kind has nothing to show to the world.
-    fn published(status: &Self::Status) -> Published {
-        let _ = status;
-        Published::default()
-    }
+    /// What of a status is published.
+    fn published(status: &Self::Status) -> Published;
+
+    /// What of a status is measured.
+    fn measured(status: &Self::Status) -> Samples;
 
     /// Looks at what was seen so far and either asks for more or decides.
     ///

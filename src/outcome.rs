@@ -5,6 +5,7 @@
 
 use crate::machine::ReasonText;
 use crate::names::PolicyName;
+use crate::status::Standing;
 use crate::time::Moment;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -104,6 +105,9 @@ pub struct Report {
     /// The exit code.
     #[serde(skip, default = "fine")]
     pub exit: Exit,
+    /// How the policy is judged afterwards, where there is news.
+    #[serde(skip)]
+    pub standing: Option<Standing>,
 }
 
 fn fine() -> Exit {
@@ -125,6 +129,7 @@ impl Report {
             changes: 0,
             duration_ms: 0,
             exit: Exit::Fine,
+            standing: None,
         }
     }
 

@@ -1,5 +1,9 @@
 //! What policies show to the world: documents for any web server, made of what each policy publishes.
 //!
+//! Host names and nodes of kind `dns` go by their own names. What other kinds show goes by the policy's
+//! name: `POLICY` itself, and below it `POLICY/SLOT`, `POLICY/CHANNEL`, `POLICY/MEMBER`, `POLICY/HOP` and
+//! `POLICY/HOP/NODE`.
+//!
 //! A kind gives a `Published` of its status; `documents` puts those of all policies together, and
 //! `host::publish` writes them.
 //!
@@ -13,21 +17,22 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// Which host name is reached through what.
+/// Which host name is reached through what, and by what clients leave.
 pub const FAILOVER: &str = "failover.json";
-/// How often each node passed its checks in the last 24 hours.
+/// How each node, slot, channel and member is, and how often a node passed its checks in the last 24
+/// hours.
 pub const UPTIME: &str = "uptime.json";
 
-/// What one policy publishes. A kind that has nothing of a document leaves it empty.
+/// What one policy publishes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Published {
-    /// By host name.
+    /// By host name, or by the name of the policy, `POLICY/HOP` in a chain.
     pub failover: BTreeMap<String, Failover>,
-    /// By node.
+    /// By node, or by slot, channel, member or node of a hop, below the policy's name.
     pub uptime: BTreeMap<String, Uptime>,
 }
 
-/// Where a host name leads.
+/// Where a host name, or what goes through a policy or a hop, leads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failover {
     /// Its address, the native's where it holds that; `null`: not known.
@@ -51,11 +56,12 @@ pub struct Failover {
 pub struct Uptime {
     /// What people call its place.
     pub label: String,
-    /// Its address.
-    pub address: Ipv4Addr,
+    /// Its address, where the policy names one.
+    pub address: Option<Ipv4Addr>,
     /// `healthy`, `failed` or `unknown`.
     pub health: &'static str,
-    /// Passed checks of the last 24 hours, in percent, two decimals; `null`: none was counted.
+    /// Passed checks of the last 24 hours, in percent, two decimals; `null`: none was counted, as in
+    /// kinds that keep no count.
     pub uptime_percent: Option<f64>,
     /// Since when it is up or down.
     pub since: Option<Timestamp>,
@@ -107,6 +113,14 @@ impl Failover {
     }
 }
 
+impl Uptime {
+    /// The same without control characters, which texts from elsewhere may hold.
+    #[must_use]
+    pub fn harmless(self) -> Self {
+        Self { label: harmless(&self.label), ..self }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,7 +137,7 @@ mod tests {
         };
         let uptime = Uptime {
             label: "FRA".to_owned(),
-            address: Ipv4Addr::new(198, 51, 100, 2),
+            address: Some(Ipv4Addr::new(198, 51, 100, 2)),
             health: "healthy",
             uptime_percent: Some(99.93),
             since: None,

@@ -30,6 +30,20 @@ pub enum Standing {
 }
 
 impl Standing {
+    /// All of them, the best first.
+    pub const ALL: [Self; 4] = [Self::AsWished, Self::Degraded, Self::Stale, Self::Unprotected];
+
+    /// As metrics say it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AsWished => "as-wished",
+            Self::Degraded => "degraded",
+            Self::Stale => "stale",
+            Self::Unprotected => "unprotected",
+        }
+    }
+
     /// The exit code.
     #[must_use]
     pub fn code(self) -> u8 {
@@ -118,9 +132,15 @@ impl Head {
 /// Where an interval of 0 is a measure of time, it counts as this.
 const ZERO_INTERVAL: Duration = Duration::from_secs(10);
 
+/// An interval as a measure of time.
+#[must_use]
+pub fn measured(interval: Duration) -> Duration {
+    if interval.is_zero() { ZERO_INTERVAL } else { interval }
+}
+
 /// Whether the last step is too long ago to say anything: older than three intervals.
 #[must_use]
 pub fn is_stale(last: Option<&LastStep>, interval: Duration, now: &Moment) -> bool {
-    let interval = if interval.is_zero() { ZERO_INTERVAL } else { interval };
+    let interval = measured(interval);
     last.is_none_or(|last| now.since(&last.at) > interval.saturating_mul(3))
 }

@@ -356,6 +356,10 @@ impl<M: Machine> Run<'_, M> {
             duration_ms: report.duration_ms,
             reasons: report.reasons.clone(),
         });
+        if report.is_news() {
+            let (_, standing) = M::status(self.order.name, self.order.policy, &self.record, &now);
+            report.standing = Some(standing);
+        }
         if let Err(error) = self.held.commit(&self.record, &now) {
             return report
                 .because("state", format!("{error:#}"))

@@ -30,7 +30,7 @@ fn inode(path: &Path) -> u64 {
 fn a_document_is_replaced_whole_when_it_changes_and_left_alone_when_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.json");
-    let write = |text: &str| publish(folder.path(), &[("a.json", text.to_owned())]);
+    let write = |text: &str| publish("publish_dir", folder.path(), &[("a.json", text.to_owned())]);
     write("1").unwrap();
     let (first, mode) = (inode(&path), fs::metadata(&path).unwrap().permissions().mode());
     assert_eq!(mode & 0o777, 0o644, "whatever the umask is");
@@ -48,7 +48,7 @@ fn a_document_is_replaced_whole_when_it_changes_and_left_alone_when_not() {
 #[test]
 fn what_others_put_in_its_place_is_replaced_and_leads_nowhere() {
     let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let write = |name: &str| publish(folder.path(), &[(name, "2".to_owned())]);
+    let write = |name: &str| publish("publish_dir", folder.path(), &[(name, "2".to_owned())]);
     let victim = elsewhere.path().join("victim");
     fs::write(&victim, "1").unwrap();
     std::os::unix::fs::symlink(&victim, folder.path().join("link")).unwrap();
@@ -60,7 +60,8 @@ fn what_others_put_in_its_place_is_replaced_and_leads_nowhere() {
     assert!(made.success());
     write("fifo").unwrap();
     assert_eq!(fs::read_to_string(&fifo).unwrap(), "2", "nobody waits for a writer");
-    let why = publish(&elsewhere.path().join("none"), &[("a", String::new())]).unwrap_err();
+    let why = publish("publish_dir", &elsewhere.path().join("none"), &[("a", String::new())])
+        .unwrap_err();
     assert!(format!("{why:#}").contains("there is no such folder: make it"), "{why:#}");
 }
 
@@ -68,7 +69,8 @@ fn what_others_put_in_its_place_is_replaced_and_leads_nowhere() {
 fn a_folder_that_nobody_can_read_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("www");
-    let told = |path: &Path| unusable(path).map(|(_, mend)| mend).unwrap_or_default();
+    let told =
+        |path: &Path| unusable("publish_dir", path).map(|(_, mend)| mend).unwrap_or_default();
     assert_eq!(told(&place), format!("install -d -m 755 {}", place.display()));
     fs::create_dir(&place).unwrap();
     fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();

@@ -52,7 +52,12 @@ fn read(text: &str) -> Result<Option<Policy>, PolicyFault> {
 /// A site with all that it may hold.
 fn whole_site() -> Value {
     json!({ "$schema": "/usr/share/egressctl/policy.schema.json", "kind": "site", "description": "all of it",
-            "publish_dir": "/var/www/egress" })
+            "publish_dir": "/var/www/egress", "textfile_dir": "/var/lib/prometheus/node-exporter",
+            "notify": [
+                { "exec": ["/usr/local/bin/tell", "-a"] },
+                { "webhook": { "url_file": "/u", "template": "telegram", "chat": "-100", "token_file": "/t",
+                               "ca_file": "/ca", "timeout_sec": 6 } }
+            ] })
 }
 
 fn complaints(judge: &Validator, value: &Value) -> Vec<String> {

@@ -264,7 +264,7 @@ fn the_units_go_with_the_examples_of_an_alert_and_of_credentials() {
     for of in ["egressctl.service", "egressctl@vpn1.service"] {
         let drop_ins = folder.path().join(format!("{of}.d"));
         fs::create_dir(&drop_ins).unwrap();
-        for name in ["alert.conf", "credentials.conf"] {
+        for name in ["alert.conf", "credentials.conf", "publish.conf"] {
             fs::write(drop_ins.join(name), example(name)).unwrap();
         }
     }

@@ -34,9 +34,11 @@ use crate::machine::{
     Carried, Considered, Decision, Future, Machine, PartWish, Pausing, Proof, ReasonText, Rhythm,
     Subject,
 };
+use crate::measure::Samples;
 use crate::names::PolicyName;
 use crate::observation::Observation;
 use crate::policy::{ChainPolicy, Kind};
+use crate::publish::Published;
 use crate::record::Record;
 use crate::status::Standing;
 use crate::time::Moment;
@@ -69,6 +71,14 @@ impl Machine for Chain {
         let status = status::status(name, policy, record, now);
         let standing = status.standing;
         (status, standing)
+    }
+
+    fn published(status: &status::ChainStatus) -> Published {
+        status.published()
+    }
+
+    fn measured(status: &status::ChainStatus) -> Samples {
+        status.measured()
     }
 
     fn consider(

@@ -3,6 +3,8 @@
 //! **Invariant:** a row a hop in the order of the path, a row a node in the order of the policy; where
 //! the path breaks is said once.
 
+mod measure;
+mod publish;
 mod text;
 
 use super::Chain;

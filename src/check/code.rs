@@ -250,6 +250,11 @@ codes! {
     /// The folder of what is published cannot be used.
     PublishDir, "publish-dir", Warning,
         "what a web server shows of host names and nodes is old, or is not shown";
+    /// The folder of the metrics is of no use.
+    TextfileDir, "textfile-dir", Warning,
+        "what Prometheus is told of the policies is old, or is not told";
+    /// Somebody who is to be told cannot be.
+    Notify, "notify", Warning, "a transition happens and nobody hears of it";
     /// A proxy core is steered from other machines without a secret.
     CoreOpen, "core-open", Error,
         "whoever reaches the port selects what clients go out by, and reads what they ask for";

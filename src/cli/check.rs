@@ -15,14 +15,14 @@ use crate::host::examine;
 use crate::host::examine::machine::{States, machine, states};
 use crate::host::examine::pool as look;
 use crate::host::policies::{Found, site};
-use crate::host::publish;
 use crate::host::side_by_side;
+use crate::host::{notify, publish};
 use crate::machine::Machine as _;
 use crate::names::PolicyName;
 use crate::observation::{Observation, Realm};
 use crate::outcome::Exit;
 use crate::policy::selector::Driver;
-use crate::policy::{DnsPolicy, Kind, Policy, PoolPolicy, SelectorPolicy};
+use crate::policy::{DnsPolicy, Kind, Policy, PoolPolicy, SelectorPolicy, Site};
 use crate::pool::Pool;
 use crate::selector::Selector;
 use crate::step::{Order, Survey, survey};
@@ -56,9 +56,8 @@ pub(super) fn check(places: &Places, args: &CheckArgs) -> u8 {
         reports.push(Checked::unusable(&unusable.name, &unusable.why));
         is_invalid = true;
     }
-    let publish_dir = of_site.ok().flatten().and_then(|(_, site)| site.publish_dir);
-    let of_site = publish_dir.as_deref().and_then(publish::unusable);
-    let of_site = of_site.map(|(what, mend)| Finding::new(Code::PublishDir, what, mend));
+    let of_site: Vec<Finding> =
+        of_site.ok().flatten().map(|(_, site)| site_findings(&site)).unwrap_or_default();
     if !usable.is_empty() {
         match examined(places, &usable, of_site) {
             Ok((of_machine, of_policies)) => {
@@ -79,6 +78,28 @@ pub(super) fn check(places: &Places, args: &CheckArgs) -> u8 {
     } else {
         FINDINGS
     }
+}
+
+/// What is wrong with what the site names.
+fn site_findings(site: &Site) -> Vec<Finding> {
+    let folders = [
+        (Code::PublishDir, "publish_dir", &site.publish_dir),
+        (Code::TextfileDir, "textfile_dir", &site.textfile_dir),
+    ];
+    let folders = folders.into_iter().filter_map(|(code, key, folder)| {
+        let (what, mend) = publish::unusable(key, folder.as_deref()?)?;
+        Some(Finding::new(code, what, mend))
+    });
+    let mute = |sink| {
+        let (what, mend) = notify::unusable(sink)?;
+        Some(Finding::new(Code::Notify, what, mend))
+    };
+    let open = site.notify.iter().flat_map(notify::open_secrets).map(|path| {
+        let shown = path.display();
+        let what = format!("notify: {shown} can be read by other users");
+        Finding::new(Code::SecretOpen, what, format!("chown root: {shown}; chmod 600 {shown}"))
+    });
+    folders.chain(site.notify.iter().filter_map(mute)).chain(open).collect()
 }
 
 /// Puts the machine's report in front, or into the only policy's.
@@ -113,7 +134,7 @@ fn show(reports: &[Checked], json: bool, several: bool) {
 fn examined(
     places: &Places,
     usable: &[&Found],
-    of_site: Option<Finding>,
+    of_site: Vec<Finding>,
 ) -> anyhow::Result<(Checked, Vec<Checked>)> {
     let state_dir = places.state_dir();
     let states = states(&state_dir);

@@ -3,7 +3,7 @@
 //! **Invariant:** whoever waits ends once nothing is on trial any more.
 
 use super::kind::{self, Manner, Work};
-use super::{Places, Taken, complain, say};
+use super::{Places, Taken, complain, tell};
 use crate::host::clock;
 use crate::machine::Machine;
 use crate::outcome::{Ending, Exit, Report};
@@ -34,8 +34,7 @@ pub(super) fn confirm(places: &Places, policy: &str) -> u8 {
         clock::pause(LOOK);
         report = keep();
     }
-    tell(&report);
-    report.exit.code()
+    ended(places, report)
 }
 
 /// Undoes it when its time is up. A change that was cut off half way is undone at once.
@@ -47,14 +46,15 @@ pub(super) fn give_up(places: &Places, policy: &str) -> u8 {
         };
         match report.outcome {
             Ending::Busy | Ending::NotDue => clock::pause(LOOK),
-            Ending::Recovered if report.exit == Exit::Recovered => tell(&report),
+            Ending::Recovered if report.exit == Exit::Recovered => {
+                ended(places, report);
+            }
             Ending::Steady
             | Ending::Applied
             | Ending::RolledBack
             | Ending::Recovered
             | Ending::Failed => {
-                tell(&report);
-                return report.exit.code();
+                return ended(places, report);
             }
         }
     }
@@ -66,12 +66,17 @@ fn taken(places: &Places, policy: &str) -> Option<Taken> {
     Taken::of(found, &places.state_dir())
 }
 
-fn tell(report: &Report) {
-    if report.exit == Exit::Invalid {
+/// Says what came of it; what was undone is told to the world too.
+fn ended(places: &Places, report: Report) -> u8 {
+    let exit = report.exit;
+    if exit == Exit::Invalid {
         complain(&report.to_string());
-    } else {
-        say(&report.to_string());
+        return exit.code();
     }
+    tell::line(&report);
+    // It is kept or undone, whatever becomes of the rest.
+    let _is_sound = tell::world(places, &[report]);
+    exit.code()
 }
 
 struct Keep;

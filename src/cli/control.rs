@@ -3,7 +3,7 @@
 //! **Invariant:** a wish that is refused changes nothing and exits with 2.
 
 use super::kind::{self, Manner, Work};
-use super::{Places, Taken, complain, publish, say};
+use super::{Places, Taken, complain, tell};
 use crate::machine::{Machine, PartWish};
 use crate::outcome::{Exit, Report};
 use crate::step::{self, Order};
@@ -31,11 +31,14 @@ pub(super) fn control(places: &Places, policy: &str, wish: Wish<'_>) -> u8 {
     if report.exit == Exit::Invalid {
         complain(&report.to_string());
     } else {
-        say(&report.to_string());
+        tell::line(&report);
     }
+    let exit = report.exit;
+    // Who is refused knows that; nobody else is told.
+    let reports = if exit == Exit::Invalid { Vec::new() } else { vec![report] };
     // The wish was carried out or refused, whatever becomes of the rest.
-    let _is_sound = publish::all(places);
-    report.exit.code()
+    let _is_sound = tell::world(places, &reports);
+    exit.code()
 }
 
 impl Work for Wish<'_> {

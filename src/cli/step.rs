@@ -1,7 +1,7 @@
 //! `egressctl step`.
 
 use super::kind::{self, Manner, Work};
-use super::{Places, StepArgs, Taken, complain, note, publish, say};
+use super::{Places, StepArgs, Taken, complain, note, say, tell};
 use crate::host::policies::keep;
 use crate::host::{clock, side_by_side, waiter};
 use crate::machine::Machine;
@@ -47,19 +47,19 @@ pub(super) fn step(places: &Places, args: &StepArgs) -> u8 {
         | Ending::Failed => false,
     };
     let is_news = !reports.iter().all(looked_at_nothing);
-    for report in reports {
+    for report in &reports {
         worst = worst.max(report.exit);
         if args.json {
-            match serde_json::to_string(&report) {
+            match serde_json::to_string(report) {
                 Ok(line) => say(&line),
                 Err(error) => complain(&format!("the report cannot be written: {error}")),
             }
         } else {
-            say(&report.to_string());
+            tell::line(report);
         }
     }
     if is_news {
-        worst = worst.max(publish::all(places));
+        worst = worst.max(tell::world(places, &reports));
     }
     worst.code()
 }

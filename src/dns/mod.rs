@@ -27,6 +27,7 @@ use crate::machine::{
     Carried, Considered, Decision, Future, Machine, PartWish, Pausing, Proof, ReasonText, Rhythm,
     Subject,
 };
+use crate::measure::Samples;
 use crate::names::PolicyName;
 use crate::observation::Observation;
 use crate::policy::{DnsPolicy, Kind};
@@ -70,6 +71,10 @@ impl Machine for Dns {
 
     fn published(status: &status::DnsStatus) -> Published {
         status.published()
+    }
+
+    fn measured(status: &status::DnsStatus) -> Samples {
+        status.measured()
     }
 
     fn consider(

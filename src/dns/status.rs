@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** a row a host and a row a node, in the order of their names.
 
+mod measure;
 mod publish;
 mod text;
 

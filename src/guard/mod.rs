@@ -26,9 +26,11 @@ use crate::kernel::World;
 use crate::machine::{
     Carried, Considered, Decision, Future, Machine, Pausing, Proof, ReasonText, Rhythm, Subject,
 };
+use crate::measure::Samples;
 use crate::names::PolicyName;
 use crate::observation::Observation;
 use crate::policy::{GuardPolicy, Kind};
+use crate::publish::Published;
 use crate::record::Record;
 use crate::status::Standing;
 use crate::time::Moment;
@@ -65,6 +67,14 @@ impl Machine for Guard {
         let status = status::status(name, policy, record, now);
         let standing = status.standing;
         (status, standing)
+    }
+
+    fn published(status: &status::GuardStatus) -> Published {
+        status.published()
+    }
+
+    fn measured(status: &status::GuardStatus) -> Samples {
+        status.measured()
     }
 
     fn consider(

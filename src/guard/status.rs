@@ -2,6 +2,8 @@
 //!
 //! **Invariant:** what the core says and what a request showed stand apart, each with its age.
 
+mod measure;
+mod publish;
 mod text;
 
 use super::Guard;

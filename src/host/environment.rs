@@ -23,6 +23,27 @@ pub fn state_dir() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("/var/lib/egressctl"))
 }
 
+/// Which file systemd has connected to the journal, by device and inode.
+#[must_use]
+pub fn journal_stream() -> Option<(u64, u64)> {
+    let told = std::env::var("JOURNAL_STREAM").ok()?;
+    let (device, inode) = told.split_once(':')?;
+    Some((device.parse().ok()?, inode.parse().ok()?))
+}
+
+/// Where the journal takes messages of fields, when it is not the usual place.
+#[must_use]
+pub fn journal_socket() -> Option<PathBuf> {
+    std::env::var_os("EGRESSCTL_JOURNAL_SOCKET").map(PathBuf::from)
+}
+
+/// What this machine is called; empty: nobody says.
+#[must_use]
+pub fn machine() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}
+
 /// More processes than this do not stand between a login and a command.
 const MOST_PARENTS: usize = 32;
 

@@ -12,6 +12,7 @@ mod clients;
 pub mod dns;
 mod fault;
 pub mod guard;
+pub mod notify;
 mod overlap;
 pub mod pool;
 pub mod provider;

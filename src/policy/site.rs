@@ -1,10 +1,11 @@
-//! What concerns all policies of a folder: where they publish what they show.
+//! What concerns all policies of a folder: where they publish what they show, and who is told.
 //!
 //! **Invariant:** a site is no policy: nothing is stepped by it, and without it nothing is published.
 
 use super::PolicyFault;
+use super::notify::Sink;
 use serde::Deserialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The tag of a site.
 pub const KIND: &str = "site";
@@ -23,6 +24,12 @@ pub struct Site {
     /// The folder of `failover.json` and `uptime.json`, for any web server.
     #[serde(default)]
     pub publish_dir: Option<PathBuf>,
+    /// The folder of `egressctl.prom`, from which Prometheus' node exporter takes it.
+    #[serde(default)]
+    pub textfile_dir: Option<PathBuf>,
+    /// Who is told of transitions.
+    #[serde(default)]
+    pub notify: Vec<Sink>,
 }
 
 /// The tag alone.
@@ -45,13 +52,25 @@ impl Site {
     /// What is wrong with it, with line and column where the text shows them.
     pub fn parse(text: &str) -> Result<Self, PolicyFault> {
         let site: Self = serde_json::from_str(text).map_err(|e| PolicyFault::from_json(&e))?;
-        match &site.publish_dir {
-            Some(folder) if !folder.is_absolute() => Err(PolicyFault::new(format!(
-                "publish_dir \"{}\" is not absolute: a timer has no folder of its own",
-                folder.display()
-            ))),
-            Some(_) | None => Ok(site),
+        let folders = [("publish_dir", &site.publish_dir), ("textfile_dir", &site.textfile_dir)];
+        for (key, folder) in folders {
+            absolute(key, folder.as_deref())?;
         }
+        for (place, sink) in site.notify.iter().enumerate() {
+            sink.validate(&format!("notify[{place}]"))?;
+        }
+        Ok(site)
+    }
+}
+
+/// Refuses a path that means another place for each who steps.
+pub(super) fn absolute(key: &str, path: Option<&Path>) -> Result<(), PolicyFault> {
+    match path {
+        Some(path) if !path.is_absolute() => Err(PolicyFault::new(format!(
+            "{key} \"{}\" is not absolute: a timer has no folder of its own",
+            path.display()
+        ))),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -76,6 +95,11 @@ mod tests {
                 "unknown key \"publish_dirs\" at line 2 column 15; did you mean \"publish_dir\"?",
             ),
             (r#"{"kind": "site", "publish_dir": "www"}"#, "is not absolute"),
+            (
+                r#"{"kind": "site", "textfile_dir": "prom"}"#,
+                "textfile_dir \"prom\" is not absolute",
+            ),
+            (r#"{"kind": "site", "notify": [{"exec": []}]}"#, "notify[0].exec names no program"),
             (r#"{"kind": "site", "publish_dir": 3}"#, "invalid type"),
         ] {
             let fault = Site::parse(text).unwrap_err().to_string();

@@ -38,9 +38,11 @@ pub use state::PoolState;
 
 use crate::kernel::diff::Means;
 use crate::machine::{Considered, Decision, Future, Machine, Pausing, ReasonText, Rhythm, Subject};
+use crate::measure::Samples;
 use crate::names::{Interface, PolicyName};
 use crate::observation::{KernelReading, KernelScope, Observation, Question, Realm};
 use crate::policy::{Kind, PoolPolicy};
+use crate::publish::Published;
 use crate::record::Record;
 use crate::status::Standing;
 use crate::time::Moment;
@@ -75,6 +77,14 @@ impl Machine for Pool {
         let status = status::status(name, policy, record, now);
         let standing = status.standing;
         (status, standing)
+    }
+
+    fn published(status: &status::PoolStatus) -> Published {
+        status.published()
+    }
+
+    fn measured(status: &status::PoolStatus) -> Samples {
+        status.measured()
     }
 
     fn consider(

@@ -2,6 +2,8 @@
 //!
 //! **Invariant:** a row a slot in the policy's order, a row a client in the policy's order.
 
+mod measure;
+mod publish;
 mod standby;
 mod text;
 

@@ -24,10 +24,12 @@ use crate::machine::{
     Carried, Considered, Decision, Future, Machine, Pausing, Proof, ReasonText, Rhythm, Settled,
     Subject,
 };
+use crate::measure::Samples;
 use crate::names::PolicyName;
 use crate::observation::{KernelScope, Observation, Question, Realm};
 use crate::policy::selector::{Channel, ClashDriver, Driver, RouteDriver};
 use crate::policy::{Kind, SelectorPolicy};
+use crate::publish::Published;
 use crate::record::Record;
 use crate::setting::{Value, Written};
 use crate::status::Standing;
@@ -66,6 +68,14 @@ impl Machine for Selector {
         let status = status::status(name, policy, record, now);
         let standing = status.standing;
         (status, standing)
+    }
+
+    fn published(status: &status::SelectorStatus) -> Published {
+        status.published()
+    }
+
+    fn measured(status: &status::SelectorStatus) -> Samples {
+        status.measured()
     }
 
     fn consider(

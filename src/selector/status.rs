@@ -2,6 +2,8 @@
 //!
 //! **Invariant:** a row a channel, the primary first; nothing is said that was not seen by a step.
 
+mod measure;
+mod publish;
 mod text;
 
 use super::Selector;

@@ -53,9 +53,10 @@ impl DnsStatus {
 fn uptime(row: &NodeRow) -> Uptime {
     Uptime {
         label: row.label.clone().unwrap_or_else(|| row.node.to_string()),
-        address: row.address,
+        address: Some(row.address),
         health: row.health.as_str(),
         uptime_percent: row.uptime_percent,
         since: row.since,
     }
+    .harmless()
 }

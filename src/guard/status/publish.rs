@@ -1,0 +1,63 @@
+//! What of a guard is published.
+//!
+//! **Invariant:** an entry is made of the status and of nothing that passes with time alone.
+
+use super::{GuardStatus, MemberRow};
+use crate::guard::state::Verdict;
+use crate::publish::{Failover, Published, Uptime};
+
+impl GuardStatus {
+    /// What is selected in the group, and how each member is through which a request was made.
+    #[must_use]
+    pub fn published(&self) -> Published {
+        let name = self.head.policy.to_string();
+        let uptime = |row: &MemberRow| Some((format!("{name}/{}", row.member), uptime(row)?));
+        Published {
+            failover: [(name.clone(), self.failover())].into(),
+            uptime: self.members.iter().filter_map(uptime).collect(),
+        }
+    }
+
+    fn failover(&self) -> Failover {
+        let selected = self.selected.clone().unwrap_or_default();
+        let temporary = self.members.iter().any(|row| row.selected && !row.automatic);
+        let failed = |row: &&MemberRow| {
+            row.selected && row.request.as_ref().is_some_and(|seen| seen.health == Verdict::Failed)
+        };
+        let request = self.members.iter().find(failed).and_then(|row| row.request.as_ref());
+        let why = match (&self.selected, &self.core_trouble, request) {
+            (None, ..) => "it was not stepped yet".to_owned(),
+            (Some(_), Some(trouble), _) => trouble.clone(),
+            (Some(_), None, Some(seen)) => format!("requests fail: {}", seen.why),
+            (Some(_), None, None) if temporary => format!("temporarily through {selected}"),
+            (Some(_), None, None) => String::new(),
+        };
+        Failover {
+            address: None,
+            addresses: Vec::new(),
+            label: selected,
+            temporary,
+            state: self.head.state.clone(),
+            why,
+            since: self.head.since,
+        }
+        .harmless()
+    }
+}
+
+/// When it was asked passes with time, and since when it is so is not known.
+fn uptime(row: &MemberRow) -> Option<Uptime> {
+    let request = row.request.as_ref()?;
+    let uptime = Uptime {
+        label: row.member.clone(),
+        address: None,
+        health: match request.health {
+            Verdict::Passed => "healthy",
+            Verdict::Failed => "failed",
+            Verdict::Unknown => "unknown",
+        },
+        uptime_percent: None,
+        since: None,
+    };
+    Some(uptime.harmless())
+}
