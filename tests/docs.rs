@@ -407,6 +407,7 @@ fn what_the_readme_names_is_there() {
         "systemd/examples/publish.conf",
         "policies/site.json",
         "policies/monitoring/",
+        "policies/two-gateways/",
     ] {
         assert!(readme.contains(path) && root().join(path).exists(), "{path}");
     }

@@ -172,6 +172,15 @@ impl Lab {
         &self.gateway
     }
 
+    /// Makes a second gateway of the same LAN, with an uplink of its own, of the namespace of the spread
+    /// clients, who are none then. Its LAN is `eth0`, its WAN `eth1`, its address 10.77.0.2.
+    pub fn second_gateway(&self) -> Gateway {
+        topology::second_gateway(&self.spaces);
+        let holder = self.ground.hold(&self.spaces.spread);
+        let folder = self.ground.folder().join("second");
+        Gateway::new(&self.spaces.spread, holder, Baseline::default(), &folder)
+    }
+
     /// What goes wrong, to be told from another thread.
     pub fn faults(&self) -> &Faults {
         &self.faults

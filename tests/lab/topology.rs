@@ -135,6 +135,26 @@ pub fn build(spaces: &Spaces, baseline: Baseline) {
     });
 }
 
+/// Gives the spread clients' namespace an uplink, so that it can be a gateway.
+pub fn second_gateway(spaces: &Spaces) {
+    let own = &spaces.spread;
+    spaces.isp.batch(&format!(
+        "link add gw2 type veth peer name eth1 netns {}\nlink set gw2 up\naddr add 172.16.0.1/24 dev gw2\n",
+        own.name()
+    ));
+    own.batch(
+        "link set eth1 up\naddr add 172.16.0.2/24 dev eth1\naddr add 10.77.0.2/24 dev eth0\n\
+         route replace default via 172.16.0.1\n",
+    );
+    own.sysctls(&[
+        ("ipv4/ip_forward", "1"),
+        ("ipv4/conf/all/rp_filter", "2"),
+        ("ipv4/conf/default/rp_filter", "2"),
+        ("ipv4/conf/eth0/rp_filter", "2"),
+        ("ipv4/conf/eth1/rp_filter", "2"),
+    ]);
+}
+
 fn internet(spaces: &Spaces) {
     for space in [&spaces.isp, &spaces.prov] {
         space.sysctls(&[("ipv4/ip_forward", "1"), ("ipv6/conf/all/forwarding", "1")]);
