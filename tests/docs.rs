@@ -408,6 +408,7 @@ fn what_the_readme_names_is_there() {
         "policies/site.json",
         "policies/monitoring/",
         "policies/two-gateways/",
+        "policies/watchers/egressctl-watch",
     ] {
         assert!(readme.contains(path) && root().join(path).exists(), "{path}");
     }
