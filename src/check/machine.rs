@@ -60,7 +60,7 @@ pub struct Machine {
 #[must_use]
 pub fn findings(machine: &Machine, needs: &Needs) -> Vec<Finding> {
     let mut found = tools(machine, needs);
-    if let Some(missing) = machine.rights.as_ref().filter(|_| needs.rights) {
+    if let Some(missing) = machine.rights.as_ref().filter(|_| !needs.kernel.is_empty()) {
         found.push(Finding::new(
             Code::NoRights,
             missing.clone(),
@@ -221,7 +221,7 @@ pub(super) mod tests {
             tools: ["ip", "nft", "wg"].into(),
             helpful: ["conntrack"].into(),
             link_types: ["wireguard"].into(),
-            rights: true,
+            kernel: vec!["home".to_owned()],
             forwarding: true,
             ..Needs::default()
         }
@@ -261,7 +261,7 @@ pub(super) mod tests {
         };
         assert_eq!(lack(&off), ["forwarding-off"]);
         let unprivileged = Machine { rights: Some("x".to_owned()), ..machine() };
-        let no_kernel = Needs { rights: false, ..needs() };
+        let no_kernel = Needs { kernel: Vec::new(), ..needs() };
         assert_eq!(codes(&unprivileged, &no_kernel), [""; 0], "such a policy may be anybody's");
         let tun = Needs { tun: true, ..needs() };
         assert_eq!(codes(&Machine { tun: false, ..machine() }, &tun), ["tun-missing"]);

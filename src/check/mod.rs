@@ -63,8 +63,8 @@ pub struct Needs {
     pub link_types: std::collections::BTreeSet<&'static str>,
     /// Whether a daemon makes tunnels.
     pub tun: bool,
-    /// Whether the kernel is changed, for which rights are needed.
-    pub rights: bool,
+    /// The policies that change the kernel, for which rights are needed.
+    pub kernel: Vec<String>,
     /// Whether packets are forwarded.
     pub forwarding: bool,
     /// Interfaces that egressctl makes.
@@ -87,7 +87,7 @@ impl Needs {
         self.interfaces.extend(other.interfaces);
         self.policies.extend(other.policies);
         self.tun |= other.tun;
-        self.rights |= other.rights;
+        self.kernel.extend(other.kernel);
         self.forwarding |= other.forwarding;
         self.barrier |= other.barrier;
         self.interval = self.interval.into_iter().chain(other.interval).min();

@@ -145,8 +145,9 @@ fn examined(
     let mut reports = Vec::new();
     for (found, examined) in usable.iter().zip(each) {
         let (of, report) = examined?;
-        let rights = kind::with(found, &state_dir, MANNER, TouchesTheKernel);
-        needs = needs.and(Needs { rights, ..of });
+        let touches = kind::with(found, &state_dir, MANNER, TouchesTheKernel);
+        let kernel = touches.then(|| found.name.to_string()).into_iter().collect();
+        needs = needs.and(Needs { kernel, ..of });
         reports.push(report);
     }
     let mut there: BTreeSet<String> = names.iter().map(ToString::to_string).collect();

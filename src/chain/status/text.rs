@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** nothing is said that the JSON does not hold, and no control character gets through.
 
-use super::{ChainStatus, Health, HopRow, NodeRow};
+use super::{ChainStatus, Health, HopRow, NodeRow, Path};
 use crate::chain::state::PauseWhy;
 use crate::outcome::{count, harmless};
 use crate::status::{clock, closing, columns, listed, opening};
@@ -28,7 +28,7 @@ fn hop_cells(row: &HopRow) -> [String; 6] {
     ]
 }
 
-fn node_cells(row: &&NodeRow) -> [String; 6] {
+fn node_cells(row: &NodeRow) -> [String; 6] {
     let marked = row.marked_until.map(|at| format!("not returned to until {}", clock(at)));
     let why = if row.health == Health::Healthy { String::new() } else { harmless(&row.why) };
     let said: Vec<String> =
@@ -43,26 +43,30 @@ fn node_cells(row: &&NodeRow) -> [String; 6] {
     ]
 }
 
+fn whole_path(path: &Path) -> String {
+    let latency = path.latency_ms.map(|ms| format!(" in {ms} ms"));
+    let breaks = path.breaks_at.as_ref().map(|hop| format!(", breaks at {hop}"));
+    let why = Some(&path.why).filter(|why| !why.is_empty());
+    [
+        Some(format!("whole path {}", path.health.as_str())),
+        latency,
+        breaks,
+        why.map(|why| format!(": {}", harmless(why))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
 impl fmt::Display for ChainStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = opening(&self.head, self.is_stale, "nothing was seen yet");
-        let path = &self.path;
-        let mut whole = format!("whole path {}", path.health.as_str());
-        if let Some(ms) = path.latency_ms {
-            whole += &format!(" in {ms} ms");
-        }
-        if let Some(hop) = &path.breaks_at {
-            whole += &format!(", breaks at {hop}");
-        }
-        if !path.why.is_empty() {
-            whole += &format!(": {}", harmless(&path.why));
-        }
-        lines.push(whole);
+        lines.push(whole_path(&self.path));
         let mut rows = Vec::new();
         for row in &self.hops {
             rows.push(hop_cells(row));
             let (shown, others) = listed(&row.nodes, |row| row.carries || !row.why.is_empty());
-            rows.extend(shown.iter().map(node_cells));
+            rows.extend(shown.into_iter().map(node_cells));
             if !others.is_empty() {
                 let more = format!("    and {}", count(others.len(), "more node"));
                 rows.push([

@@ -26,7 +26,7 @@ fn host_cells(row: &HostRow) -> [String; 7] {
     ]
 }
 
-fn node_cells(row: &&NodeRow) -> [String; 8] {
+fn node_cells(row: &NodeRow) -> [String; 8] {
     let why = match (harmless(&row.why), usize::try_from(row.failures).unwrap_or(usize::MAX)) {
         (why, 0) => why,
         (why, failures) => format!("{why} ({})", count(failures, "failed check")),
@@ -49,7 +49,7 @@ impl fmt::Display for DnsStatus {
         let hosts: Vec<_> = self.hosts.iter().map(host_cells).collect();
         lines.extend(columns(&hosts));
         let (shown, others) = listed(&self.nodes, |row: &NodeRow| !row.why.is_empty());
-        lines.extend(columns(&shown.iter().map(node_cells).collect::<Vec<_>>()));
+        lines.extend(columns(&shown.into_iter().map(node_cells).collect::<Vec<_>>()));
         let bad = others.iter().filter(|row| !row.why.is_empty()).count();
         if bad > 0 {
             lines.push(format!("and {} with something to tell", count(bad, "more node")));

@@ -136,18 +136,19 @@ fn has_something_to_tell(slot: &SlotRow) -> bool {
 
 /// How the tunnel is that the provider may be asked through.
 fn standby_line(standby: &StandbyRow) -> String {
-    let mut line = format!("standby {} {}", standby.interface, standby.health.as_str());
-    if let Some(endpoint) = &standby.endpoint {
-        line += &format!(": {}", harmless(endpoint));
-    }
-    if let Some(latency) = standby.latency_ms {
-        line += &format!("  {latency} ms");
-    }
-    line += &format!("  since {}", clock(standby.since));
-    if !standby.why.is_empty() {
-        line += &format!("  {}", harmless(&standby.why));
-    }
-    line
+    let endpoint = standby.endpoint.as_deref().map(|name| format!(": {}", harmless(name)));
+    let latency = standby.latency_ms.map(|latency| format!("  {latency} ms"));
+    let why = Some(&standby.why).filter(|why| !why.is_empty());
+    [
+        Some(format!("standby {} {}", standby.interface, standby.health.as_str())),
+        endpoint,
+        latency,
+        Some(format!("  since {}", clock(standby.since))),
+        why.map(|why| format!("  {}", harmless(why))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 impl fmt::Display for PoolStatus {
