@@ -280,7 +280,8 @@ fn every_transition_is_told_once_and_who_cannot_be_told_fails_no_step() {
     assert_eq!(told(), 3);
     story.place.run(&["plan"]);
     story.place.run(&["status"]);
-    assert_eq!(told(), 3, "these only look");
+    let refused = story.place.run(&["switch", "names", "nobody.example.org=de"]);
+    assert_eq!((refused.code, told()), (2, 3), "these only look, and who is refused knows it");
     let lines = fs::read_to_string(&out).unwrap();
     assert_eq!(lines.lines().count(), 3, "{lines}");
     let last = lines.lines().last().unwrap();
@@ -305,6 +306,34 @@ fn every_transition_is_told_once_and_who_cannot_be_told_fails_no_step() {
     assert!(metrics.contains("egressctl_policy_valid{policy=\"names\"} 0\n"), "{metrics}");
     assert!(metrics.contains("state=\"FALLBACK\"} 1\n"), "{metrics}");
     assert_eq!(told(), 3);
+}
+
+#[test]
+fn check_finds_what_keeps_people_from_hearing_of_it() {
+    let story = Story::new();
+    let folder = story.place.folder.path();
+    let hook =
+        |name: &str| json!({ "webhook": { "url_file": folder.join(name), "template": "slack" } });
+    fs::write(folder.join("open"), format!("http://127.0.0.1:9/{SECRET}\n")).unwrap();
+    fs::set_permissions(folder.join("open"), fs::Permissions::from_mode(0o644)).unwrap();
+    let notify = json!([{ "exec": [folder.join("none")] }, hook("open"), hook("missing")]);
+    let site = json!({ "kind": "site", "textfile_dir": folder.join("none"), "notify": notify });
+    fs::write(story.place.path("policies/site.json"), site.to_string()).unwrap();
+    let ran = story.place.run(&["check", "--json"]);
+    let found = |code: &str| ran.stdout.matches(&format!("\"code\":\"{code}\"")).count();
+    assert_eq!((found("textfile-dir"), found("notify")), (1, 2), "{ran:?}");
+    assert!(
+        ran.stdout.contains(&format!("{}/open can be read by other users", folder.display())),
+        "{ran:?}"
+    );
+    assert!(
+        ran.stdout.contains(&format!("install -d -m 755 {}/none", folder.display())),
+        "{ran:?}"
+    );
+    assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET), "{ran:?}");
+    story.site(&json!([]));
+    let ran = story.place.run(&["check", "--json"]);
+    assert!(!ran.stdout.contains("\"notify\"") && !ran.stdout.contains("textfile-dir"), "{ran:?}");
 }
 
 /// Runs a step whose output goes to the journal, as systemd says it, and gives what it printed.
