@@ -365,7 +365,8 @@ fn services_try_again_once_for_each_other_node_and_not_at_all_for_single_ones() 
     bench.gost.gost().services.get_mut("local").unwrap()["handler"]["retries"] = json!(7);
     bench.gost.gost().fault = Some(Fault::Loses("metadata"));
     let run = bench.run(&["step", "path", "--json"]);
-    assert!(run.code == 3 && run.out.contains("it could not be put back"), "{run:?}");
+    assert!(run.code == 4 && run.out.contains("it could not be put back"), "{run:?}");
+    assert_eq!(bench.step().0, 5, "the journal has nothing more to put back");
     assert_eq!(
         bench.step(),
         went(1, PREFERRED.replace("steady", "failed").as_str(), "core-unusable")

@@ -125,7 +125,7 @@ fn put(at: &Gost, of: &str, name: &str, stands: &Value, wanted: &Value) -> Resul
         }
         Some(_) | None => {
             let said = again.err().map(|said| format!(": {said}")).unwrap_or_default();
-            Err(Refusal::doubtful(format!("{why}, and it could not be put back{said}")))
+            Err(Refusal::spoilt(format!("{why}, and it could not be put back{said}")))
         }
     }
 }

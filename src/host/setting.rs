@@ -14,19 +14,27 @@ pub struct Refusal {
     pub retry_after_sec: Option<u64>,
     /// Whether it is not to be believed though it reads back as written.
     pub is_doubtful: bool,
+    /// Whether something that it does not show was changed and could not be put back.
+    pub is_spoilt: bool,
 }
 
 impl Refusal {
     /// A refusal.
     #[must_use]
     pub fn new(why: String) -> Self {
-        Self { why, retry_after_sec: None, is_doubtful: false }
+        Self { why, retry_after_sec: None, is_doubtful: false, is_spoilt: false }
     }
 
     /// A write that was taken and of which more should show than does.
     #[must_use]
     pub fn doubtful(why: String) -> Self {
         Self { is_doubtful: true, ..Self::new(why) }
+    }
+
+    /// A write that has changed more than it should, which could not be put back.
+    #[must_use]
+    pub fn spoilt(why: String) -> Self {
+        Self { is_spoilt: true, ..Self::new(why) }
     }
 }
 

@@ -28,6 +28,11 @@ fn write(setting: &Setting, edit: &Edit) -> Written {
         Ok(_) => {}
     }
     let written = setting::write(setting, edit);
+    if let Err(refusal) = &written
+        && refusal.is_spoilt
+    {
+        return Written::Unreadable { why: refusal.why.clone() };
+    }
     match setting::read(setting) {
         Ok(stands) if stands == edit.to => match written {
             Err(refusal) if refusal.is_doubtful => Written::Unreadable { why: refusal.why },
