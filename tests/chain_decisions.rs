@@ -166,6 +166,15 @@ fn the_preferred_node_is_returned_to_when_it_has_passed_for_long_enough() {
     story.dead(&["b1"]).quietly(1).tell().is("chain_backup_marked");
     story.quietly(2).tell().is("chain_backup_test_fails");
     story.dead(&[]).quietly(3).tell().tell().tell().is("chain_returns");
+    // However well it passes, clients stay where they are for a time.
+    let patient = quick(&json!({ "fail_timeout_sec": 15, "minimum_stay_sec": 120 }));
+    let mut story = Story::new(&patient);
+    story.dead(&["b1"]).quietly(1).dead(&[]);
+    for waited in (15..120).step_by(15) {
+        story.play.after(15);
+        assert_eq!(story.play.world.seats()[1], "b2", "{waited} s are not 120");
+    }
+    story.tell().is("chain_stays_before_it_returns");
     // It answers its test, and does not carry.
     let mut story = Story::new(&policy);
     story.dead(&["a1"]).quietly(1).dead(&[]).quietly(4);
@@ -211,9 +220,15 @@ fn a_faster_node_carries_after_three_rounds_and_a_slightly_faster_one_never() {
     story.quietly(2);
     assert_eq!(story.play.world.seats()[1], "b2", "not in a row");
     story.tell().is("chain_faster_back");
-    // Right after a change there is another 30 s.
+    // Right after a change there are another 30 s, however often it is looked.
     story.play.world.latency.extend([("b1", 200), ("b2", 50)]);
-    story.tell().tell().tell().is("chain_faster_cools_down");
+    for _ in 0..5 {
+        story.play.after(5);
+        assert_eq!(story.play.world.seats()[1], "b1", "25 s are not 30");
+    }
+    let before = story.play.stands();
+    let step = story.play.after(5);
+    story.told(&before, &step).is("chain_faster_cools_down");
     story.dead(&["b2"]).tell().is("chain_fastest_dies");
 }
 
