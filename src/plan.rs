@@ -8,6 +8,7 @@ use crate::kernel::ConfigRef;
 use crate::names::{Interface, Mark};
 use crate::observation::Pages;
 use crate::policy::ClientKey;
+use crate::wireguard::PublicKey;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
@@ -63,6 +64,20 @@ pub enum Action {
         endpoint: SocketAddr,
         /// The port that it listens on already; `None`: a new one is chosen.
         listen_port: Option<NonZeroU16>,
+        /// What its own packets carry; `None`: nothing.
+        #[serde(default)]
+        fwmark: Option<Mark>,
+        /// The program that does it.
+        tool: String,
+    },
+    /// Tell a tunnel anew where its peer is, so that it looks for the way there again.
+    Aim {
+        /// The interface.
+        interface: Interface,
+        /// The peer.
+        peer: PublicKey,
+        /// Where the peer is, as before.
+        endpoint: SocketAddr,
         /// The program that does it.
         tool: String,
     },
@@ -126,6 +141,27 @@ pub enum Backend {
 }
 
 impl Action {
+    /// The tunnel that it changes, if it does.
+    #[must_use]
+    pub fn interface(&self) -> Option<&Interface> {
+        match self {
+            Self::CreateTunnel { interface, .. }
+            | Self::RemoveTunnel { interface, .. }
+            | Self::Configure { interface, .. }
+            | Self::Aim { interface, .. }
+            | Self::AddAddress { interface, .. }
+            | Self::RemoveAddress { interface, .. }
+            | Self::LinkUp { interface, .. } => Some(interface),
+            Self::Sysctl { .. }
+            | Self::ReplaceRoute(_)
+            | Self::DeleteRoute(_)
+            | Self::AddRule(_)
+            | Self::DeleteRule(_)
+            | Self::LoadNft { .. }
+            | Self::DropNft { .. } => None,
+        }
+    }
+
     /// The command line, for people and for the plan. What goes through standard input is named,
     /// not shown.
     #[must_use]
@@ -138,11 +174,15 @@ impl Action {
                 format!("{program} {interface}")
             }
             Self::RemoveTunnel { interface, .. } => format!("ip link delete dev {interface}"),
-            Self::Configure { interface, config, endpoint, tool, .. } => {
+            Self::Configure { interface, config, endpoint, fwmark, tool, .. } => {
+                let marked = fwmark.map(|mark| format!(", mark {mark}")).unwrap_or_default();
                 format!(
-                    "{tool} setconf {interface} /dev/stdin < {} (peer at {endpoint})",
+                    "{tool} setconf {interface} /dev/stdin < {} (peer at {endpoint}{marked})",
                     config.path()
                 )
+            }
+            Self::Aim { interface, peer, endpoint, tool } => {
+                format!("{tool} set {interface} peer {peer} endpoint {endpoint}")
             }
             Self::AddAddress { interface, address } => {
                 format!("ip address replace {address} dev {interface}")
@@ -268,6 +308,7 @@ pub fn lint(steps: &[Step]) -> Vec<String> {
             Action::CreateTunnel { .. }
             | Action::RemoveTunnel { .. }
             | Action::Configure { .. }
+            | Action::Aim { .. }
             | Action::AddAddress { .. }
             | Action::RemoveAddress { .. }
             | Action::LinkUp { .. }

@@ -341,6 +341,7 @@ fn an_error_names_the_object_and_never_a_key() {
             config,
             endpoint: "192.0.2.1:1".parse().unwrap(),
             listen_port: None,
+            fwmark: None,
             tool: tool.to_owned(),
         };
         let known = tunnel.config.clone().unwrap();

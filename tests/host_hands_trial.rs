@@ -92,6 +92,7 @@ fn trial(folder: &Path, own: u32, peer: u32, path: &str) -> Trial {
             tool: "wg".to_owned(),
         },
         endpoint: endpoint.parse().unwrap(),
+        fwmark: None,
         addresses: vec![format!("10.9.{own}.2/32").parse().unwrap()],
         mtu: 1_400,
         large: Some(Pages {
@@ -102,6 +103,7 @@ fn trial(folder: &Path, own: u32, peer: u32, path: &str) -> Trial {
         interface,
         handshake_ms: 1_000,
         retries: 1,
+        warm: false,
     }
 }
 

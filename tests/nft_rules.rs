@@ -65,6 +65,7 @@ fn plain() -> Layout {
         block_ipv6: true,
         keep_inbound: true,
         masquerade: true,
+        inside: [].into(),
     }
 }
 
@@ -124,6 +125,7 @@ fn layouts() -> Vec<(&'static str, Layout)> {
             "no masquerade",
             Layout { masquerade: false, users: [(999, Some(mark(0)))].into(), ..plain.clone() },
         ),
+        ("inside one another", Layout { inside: [mark(0), mark(1)].into(), ..plain.clone() }),
         ("IPv6 off", Layout { block_ipv6: false, ..plain.clone() }),
         ("no inbound", Layout { keep_inbound: false, ..plain.clone() }),
         ("Direct", direct),

@@ -11,13 +11,11 @@ use crate::iproute::{RouteGet, parse_route_get};
 use crate::kernel::{ConfigRef, read};
 use crate::names::Interface;
 use crate::plan::{Action, RouteQuery};
-use crate::wireguard;
+use crate::wireguard::{self, Outside};
 use anyhow::{Context as _, bail, ensure};
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::net::SocketAddr;
-use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -68,8 +66,15 @@ pub fn apply(action: &Action, hands: &Hands) -> anyhow::Result<()> {
     match action {
         Action::CreateTunnel { interface, backend } => tunnel::create(interface, backend, hands),
         Action::RemoveTunnel { interface, backend } => tunnel::remove(interface, backend, hands),
-        Action::Configure { interface, config, endpoint, listen_port, tool } => {
-            configure(interface, config, *endpoint, *listen_port, tool, hands)
+        Action::Configure { interface, config, endpoint, listen_port, fwmark, tool } => {
+            let outside =
+                Outside { endpoint: *endpoint, listen_port: *listen_port, fwmark: *fwmark };
+            configure(interface, config, outside, tool, hands)
+        }
+        Action::Aim { interface, peer, endpoint, tool } => {
+            let (peer, endpoint) = (peer.to_string(), endpoint.to_string());
+            let args = ["set", interface.as_str(), "peer", &peer, "endpoint", &endpoint];
+            settled(&Call::new(tool, &args, DEADLINE), &[])
         }
         Action::AddAddress { interface, address } => {
             let address = address.to_string();
@@ -169,8 +174,7 @@ impl std::error::Error for SpoiltConfig {}
 fn configure(
     interface: &Interface,
     config: &ConfigRef,
-    endpoint: SocketAddr,
-    listen_port: Option<NonZeroU16>,
+    outside: Outside,
     tool: &str,
     hands: &Hands,
 ) -> anyhow::Result<()> {
@@ -188,7 +192,7 @@ fn configure(
     let parsed = wireguard::parse_bytes(&bytes).map_err(|problems| {
         spoilt(problems.first().map(ToString::to_string).unwrap_or_default())
     })?;
-    let text = wireguard::setconf(&parsed.config, endpoint, listen_port);
+    let text = wireguard::setconf(&parsed.config, outside);
     let call = Call::new(tool, &["setconf", interface.as_str(), "/dev/stdin"], DEADLINE)
         .with_stdin(text.reveal().to_owned().into_bytes());
     let output = exec::run_unchecked(&call).with_context(named)?;

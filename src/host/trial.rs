@@ -45,6 +45,7 @@ fn build(trial: &Trial, hands: &Hands) -> anyhow::Result<()> {
             config: trial.config.clone(),
             endpoint: trial.endpoint,
             listen_port: None,
+            fwmark: trial.fwmark,
             tool: trial.means.tool.clone(),
         },
     ];
@@ -89,6 +90,9 @@ fn try_it(trial: &Trial) -> anyhow::Result<TrialResult> {
                 break;
             }
         }
+    }
+    if trial.warm && matches!(result, TrialResult::Passed { .. }) {
+        result = judge(trial, &pages::ask(&trial.pages)?)?;
     }
     Ok(result)
 }

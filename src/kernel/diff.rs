@@ -6,8 +6,8 @@
 //! **Invariant:** `diff(x, x)` is empty, and applying `diff(a, b)` to `a` gives `b`.
 
 use super::{NftTable, Tunnel, World};
-use crate::iproute::{Route, Rule};
-use crate::names::Interface;
+use crate::iproute::{Route, Rule, RuleAction};
+use crate::names::{Interface, Mark};
 use crate::plan::{Action, Backend, Phase, Step};
 
 /// How tunnels are made and configured, which a world does not say.
@@ -47,6 +47,7 @@ pub fn diff(actual: &World, desired: &World, means: &Means) -> Vec<Step> {
     for (interface, wished) in &desired.tunnels {
         build_tunnel(interface, actual.tunnels.get(interface), wished, means, &mut steps);
     }
+    aim(actual, desired, means, &mut steps);
     // Settings are there before what needs them, and go back after it: without `src_valid_mark` the
     // replies of clients are dropped while a rule still closes them in.
     let closing = actual.nft.is_some() && desired.nft.is_none();
@@ -107,6 +108,7 @@ fn configure(interface: &Interface, tunnel: &Tunnel, means: &Means) -> Option<Ac
         config,
         endpoint,
         listen_port: tunnel.listen_port,
+        fwmark: tunnel.fwmark,
         tool: means.tool.clone(),
     })
 }
@@ -122,7 +124,9 @@ fn build_tunnel(
         Action::RemoveTunnel { interface: interface.clone(), backend: means.backend.clone() };
     let mut push = |action, undo| steps.push(Step { phase: Phase::Build, action, undo });
     let configured = match (present.and_then(|t| t.ends.as_ref()), &wished.ends) {
-        (Some(now), Some(then)) => now.same(then),
+        (Some(now), Some(then)) => {
+            now.same(then) && present.and_then(|tunnel| tunnel.fwmark) == wished.fwmark
+        }
         (None | Some(_), None) => true,
         (None, Some(_)) => false,
     };
@@ -165,6 +169,42 @@ fn build_tunnel(
         });
         push(Action::LinkUp { interface: interface.clone(), mtu: wished.mtu }, vec![undo]);
     }
+}
+
+/// Tunnels that stay, and run inside one that does not stay as it is. A daemon remembers from which
+/// address it reached its peer, and goes on from it for a quarter of a minute when it is gone.
+fn aim(actual: &World, desired: &World, means: &Means, steps: &mut Vec<Step>) {
+    let changed = |device: &Interface, steps: &[Step]| {
+        steps.iter().any(|step| step.action.interface() == Some(device))
+    };
+    let mut aimed = Vec::new();
+    for (interface, tunnel) in &desired.tunnels {
+        let outer = tunnel.fwmark.and_then(|mark| led_by(desired, mark));
+        let present = actual.tunnels.get(interface).and_then(|present| present.ends.as_ref());
+        let Some((outer, ends)) = outer.zip(present) else { continue };
+        let Some(endpoint) = ends.endpoint else { continue };
+        if changed(interface, steps) || !changed(&outer, steps) {
+            continue;
+        }
+        let action = Action::Aim {
+            interface: interface.clone(),
+            peer: ends.peer,
+            endpoint,
+            tool: means.tool.clone(),
+        };
+        aimed.push(Step { phase: Phase::Build, undo: vec![action.clone()], action });
+    }
+    steps.extend(aimed);
+}
+
+/// The device that our rules and routes lead a mark to.
+fn led_by(world: &World, mark: Mark) -> Option<Interface> {
+    let led = world.rules.iter().find_map(|rule| match rule.action {
+        RuleAction::Lookup(table) if rule.fwmark == Some((mark.0, u32::MAX)) => Some(table),
+        RuleAction::Lookup(_) | RuleAction::Unreachable | RuleAction::Other(_) => None,
+    })?;
+    let way = world.routes.iter().find(|route| route.table == led && route.dev.is_some())?;
+    Interface::try_from(way.dev.clone()?).ok()
 }
 
 fn sysctls(phase: Phase, actual: &World, desired: &World, steps: &mut Vec<Step>) {

@@ -9,7 +9,7 @@ pub mod read;
 pub mod uplinks;
 
 use crate::iproute::{Route, Rule};
-use crate::names::Interface;
+use crate::names::{Interface, Mark};
 use crate::wireguard::PublicKey;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,9 @@ pub struct Tunnel {
     pub ends: Option<Ends>,
     /// The port that it listens on, which a change keeps. It is not compared.
     pub listen_port: Option<NonZeroU16>,
+    /// What its own packets carry, so that rules lead them; `None`: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fwmark: Option<Mark>,
     /// The addresses, always as /32 or /128.
     pub addresses: BTreeSet<IpNet>,
     /// The MTU.

@@ -52,6 +52,9 @@ pub struct Layout {
     pub keep_inbound: bool,
     /// Whether clients leave a slot with its address.
     pub masquerade: bool,
+    /// Marks of slots that other tunnels run in: what carries one, the own packets of such a tunnel
+    /// too, leaves by that slot or not at all.
+    pub inside: BTreeSet<Mark>,
 }
 
 /// One slot in the table.
@@ -100,6 +103,7 @@ impl Layout {
             slots: BTreeMap::new(),
             other_tunnels: BTreeSet::new(),
             other_addresses: BTreeSet::new(),
+            inside: BTreeSet::new(),
             placement: self
                 .placement
                 .iter()
@@ -137,6 +141,7 @@ impl Layout {
         self.mark_in(&mut out);
         self.mark_out(&mut out);
         self.barrier(&mut out);
+        self.inside(&mut out);
         self.source(&mut out);
         self.slot_in(&mut out);
         self.mss(&mut out);
@@ -300,6 +305,20 @@ impl Layout {
             }
             out.push_str("  }\n");
         }
+    }
+
+    /// A tunnel inside another one is closed when the rule is gone that leads it there. Its packets
+    /// are of a flow without a mark, which those that come back to clients are not.
+    fn inside(&self, out: &mut String) {
+        if self.inside.is_empty() {
+            return;
+        }
+        let marks: Vec<String> = self.inside.iter().map(ToString::to_string).collect();
+        let _ = writeln!(
+            out,
+            "  chain inside {{ type filter hook postrouting priority filter; policy accept;\n    ct mark 0 meta mark {{ {} }} meta mark . oifname != @way drop\n  }}",
+            marks.join(", ")
+        );
     }
 
     /// What the kernel still sends by itself from a tunnel's address, for a process that has ended

@@ -4,7 +4,7 @@
 
 use super::{Ends, NftTable, Tunnel, World};
 use crate::iproute::{Link, Route, Rule};
-use crate::names::Interface;
+use crate::names::{Interface, Mark};
 use crate::observation::{Counters, KernelReading, KernelScope, Keys};
 use crate::wireguard::dump::DumpedTunnel;
 use ipnet::IpNet;
@@ -135,6 +135,7 @@ fn tunnel(
         answers: dumped.is_some(),
         ends,
         listen_port: dumped.and_then(|dumped| NonZeroU16::new(dumped.listen_port)),
+        fwmark: dumped.and_then(|dumped| dumped.fwmark).map(Mark),
         // A userspace device gets a link-local address by itself; it is nobody's doing.
         addresses: link
             .addresses

@@ -98,6 +98,8 @@ pub struct Trial {
     pub means: Means,
     /// Its peer's literal address.
     pub endpoint: SocketAddr,
+    /// What its own packets carry, so that rules lead them; `None`: nothing.
+    pub fwmark: Option<Mark>,
     /// Its own addresses.
     pub addresses: Vec<IpNet>,
     /// Its MTU.
@@ -110,6 +112,8 @@ pub struct Trial {
     pub handshake_ms: u64,
     /// How often it is tried again.
     pub retries: u32,
+    /// Whether it is asked once more when it carries, so that no handshake is in its latency.
+    pub warm: bool,
 }
 
 /// How a trial went.

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// A candidate that has not shaken hands by then never will: a handshake takes one round trip, and
 /// is sent again after 5 s only, so 3 s are many times what the longest path needs.
-const HANDSHAKE_MS: u64 = 3_000;
+pub(crate) const HANDSHAKE_MS: u64 = 3_000;
 /// One tunnel that works proves the uplink; a second in case that the first dies meanwhile, and a
 /// third because two of one provider may die together.
 const WITNESSES: usize = 3;
@@ -31,7 +31,7 @@ const WITNESSES: usize = 3;
 const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
 
 /// What of the kernel concerns the pool.
-pub(super) fn scope(
+pub(crate) fn scope(
     policy: &PoolPolicy,
     name: &PolicyName,
     state: Option<&PoolState>,
@@ -87,7 +87,7 @@ pub(super) fn scope(
 }
 
 /// What tells the pool's rules and routes from a stranger's.
-pub(super) fn realm(policy: &PoolPolicy) -> Realm {
+pub(crate) fn realm(policy: &PoolPolicy) -> Realm {
     let first = policy.routing.rule_priority;
     let table = policy.slots.first_table;
     let more = policy.tables().saturating_sub(1);
@@ -296,11 +296,13 @@ pub(super) fn trial(
         interface: interface.clone(),
         means: layout::means(policy),
         endpoint,
+        fwmark: None,
         addresses: candidate.addresses.iter().copied().collect(),
         mtu: layout::mtu_of(candidate, surroundings),
         pages,
         large,
         handshake_ms: HANDSHAKE_MS,
         retries: policy.params.candidate_test_retries,
+        warm: false,
     })))
 }

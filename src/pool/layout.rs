@@ -16,7 +16,7 @@ use crate::plan::Backend;
 use crate::policy::pool::{Inbound, Ipv6};
 use crate::policy::{ClientEntry, ClientKey, PoolPolicy};
 use ipnet::{IpNet, Ipv4Net};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 /// WireGuard's own overhead over IPv6 (40 + 8 + 32 bytes), which is the larger one.
@@ -48,8 +48,14 @@ pub fn endpoint_of(state: &PoolState, candidate: &Candidate) -> Option<SocketAdd
 /// The MTU of a slot filled with a candidate.
 #[must_use]
 pub fn mtu_of(candidate: &Candidate, surroundings: &Surroundings) -> u16 {
+    candidate.mtu.unwrap_or_else(|| widest(surroundings))
+}
+
+/// The MTU of a tunnel whose file names none.
+#[must_use]
+pub fn widest(surroundings: &Surroundings) -> u16 {
     let by_wan = surroundings.wan_mtu.saturating_sub(OVERHEAD).clamp(u32::from(SMALL_MTU), 1_420);
-    candidate.mtu.unwrap_or_else(|| u16::try_from(by_wan).unwrap_or(1_420))
+    u16::try_from(by_wan).unwrap_or(1_420)
 }
 
 /// The tunnel that a slot should be.
@@ -79,6 +85,7 @@ pub fn plain_tunnel(
         addresses: candidate.addresses.clone(),
         answers: true,
         listen_port: None,
+        fwmark: None,
         mtu: mtu_of(candidate, surroundings),
         up: true,
     }
@@ -322,5 +329,6 @@ pub fn nft_layout(
         block_ipv6: policy.routing.ipv6 == Ipv6::Block,
         keep_inbound: policy.routing.inbound == Inbound::Keep,
         masquerade: policy.routing.masquerade,
+        inside: BTreeSet::new(),
     }
 }

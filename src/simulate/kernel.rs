@@ -43,12 +43,13 @@ pub fn apply(
             world.tunnels.remove(interface);
             without_device(world, interface);
         }
-        Action::Configure { interface, config, endpoint, .. } => {
+        Action::Configure { interface, config, endpoint, fwmark, .. } => {
             let ends = files
                 .get(&(config.generation, config.file.clone()))
                 .ok_or_else(|| format!("there is no file {} any more", config.path()))?;
             let tunnel = present(world, interface)?;
             tunnel.config = Some(config.clone());
+            tunnel.fwmark = *fwmark;
             tunnel.ends = Some(Ends { endpoint: Some(*endpoint), ..ends.clone() });
         }
         Action::AddAddress { interface, address } => {
@@ -60,6 +61,9 @@ pub fn apply(
             if tunnel.addresses.is_empty() {
                 return Err(format!("the last address of {interface} takes its routes with it"));
             }
+        }
+        Action::Aim { interface, .. } => {
+            let _there = present(world, interface)?;
         }
         Action::LinkUp { interface, mtu } => {
             let tunnel = present(world, interface)?;
@@ -133,6 +137,7 @@ fn create(world: &mut World, interface: &Interface) {
             answers: true,
             ends: None,
             listen_port: None,
+            fwmark: None,
             addresses: BTreeSet::new(),
             mtu: 1_420,
             up: false,

@@ -15,4 +15,4 @@ pub use dump::{DumpError, DumpedPeer, DumpedTunnel, parse_all_dump};
 pub use key::{KeyFault, PresharedKey, PublicKey, SecretKey};
 pub use parse::{Parsed, parse, parse_bytes};
 pub use problem::{Note, NoteCode, Problem, ProblemCode};
-pub use render::{Rendered, setconf, wg_quick};
+pub use render::{Outside, Rendered, setconf, wg_quick};

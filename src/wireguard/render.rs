@@ -3,6 +3,7 @@
 //! **Invariant:** what is written says everything; nothing is left to what the interface was before.
 
 use super::config::{Dialect, Section, TunnelConfig};
+use crate::names::Mark;
 use ipnet::IpNet;
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
@@ -26,22 +27,30 @@ impl fmt::Debug for Rendered {
     }
 }
 
+/// What a tunnel's own packets are like outside of it, which no file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outside {
+    /// The peer's literal address.
+    pub endpoint: SocketAddr,
+    /// The port that it listens on; `None`: a new one.
+    pub listen_port: Option<NonZeroU16>,
+    /// What its own packets carry; `None`: nothing.
+    pub fwmark: Option<Mark>,
+}
+
 /// What `wg setconf IF /dev/stdin` and `wg syncconf` read. The endpoint is a literal address, because
 /// `wg` would resolve a name for more than a minute. Without `listen_port` the kernel picks a new one,
 /// so only a new interface goes without.
 #[must_use]
-pub fn setconf(
-    config: &TunnelConfig,
-    endpoint: SocketAddr,
-    listen_port: Option<NonZeroU16>,
-) -> Rendered {
+pub fn setconf(config: &TunnelConfig, outside: Outside) -> Rendered {
+    let Outside { endpoint, listen_port, fwmark } = outside;
     let mut text = Text::default();
     text.0.push_str("[Interface]\n");
     text.line("PrivateKey", config.private_key.reveal());
     if let Some(port) = listen_port {
         text.line("ListenPort", port);
     }
-    text.line("FwMark", "off");
+    text.line("FwMark", fwmark.map_or_else(|| "off".to_owned(), |mark| mark.to_string()));
     text.parameters(config, Section::Interface);
     // A scope id means nothing to wg and a link-local endpoint is no provider's.
     let (ip, port) = (endpoint.ip(), endpoint.port());

@@ -142,6 +142,7 @@ pub(crate) fn tunnel(
             preshared: None,
         }),
         listen_port: None,
+        fwmark: None,
         addresses: [format!("10.9.{own}.2/32").parse().unwrap()].into(),
         mtu: 1400,
         up: true,

@@ -118,6 +118,10 @@ fn c03_what_is_written_is_read_back_as_the_same_value() {
     }
 }
 
+fn outside(endpoint: SocketAddr) -> Outside {
+    Outside { endpoint, listen_port: None, fwmark: None }
+}
+
 fn sample() -> TunnelConfig {
     let text = "[Interface]\nPrivateKey = MDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMHE=\n\
                 Address = 10.9.0.2\nDNS = 1.1.1.1\nMTU = 1380\nListenPort = 9\nFwMark = 7\n[Peer]\n\
@@ -129,7 +133,8 @@ fn sample() -> TunnelConfig {
 #[test]
 fn c04_setconf_gets_every_key_that_wg_knows_and_no_other() {
     let endpoint = "[2001:db8::1]:443".parse().unwrap();
-    let text = setconf(&sample(), endpoint, NonZeroU16::new(51821));
+    let text =
+        setconf(&sample(), Outside { listen_port: NonZeroU16::new(51821), ..outside(endpoint) });
     assert_eq!(
         text.reveal(),
         "[Interface]\nPrivateKey = MDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMHE=\nListenPort = 51821\n\
@@ -137,8 +142,10 @@ fn c04_setconf_gets_every_key_that_wg_knows_and_no_other() {
          PresharedKey = MDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDM=\nAllowedIPs = 0.0.0.0/0, ::/0\n\
          Endpoint = [2001:db8::1]:443\nPersistentKeepalive = 0\n"
     );
-    let without = setconf(&sample(), endpoint, None);
+    let without = setconf(&sample(), outside(endpoint));
     assert!(!without.reveal().contains("ListenPort"));
+    let marked = Outside { fwmark: Some(Mark(0x4549_0001)), ..outside(endpoint) };
+    assert!(setconf(&sample(), marked).reveal().contains("FwMark = 0x45490001\n"));
 }
 
 #[test]
@@ -148,7 +155,7 @@ fn setconf_of_amnezia_has_its_parameters_in_their_sections() {
         Parameter { section: Section::Peer, name: "AdvancedSecurity", value: "on".to_owned() },
         Parameter { section: Section::Interface, name: "Jc", value: "4".to_owned() },
     ]);
-    let text = setconf(&config, "192.0.2.1:1".parse().unwrap(), None);
+    let text = setconf(&config, outside("192.0.2.1:1".parse().unwrap()));
     let (interface, peer) = text.reveal().split_once("[Peer]").unwrap();
     assert!(interface.contains("Jc = 4\n") && !interface.contains("AdvancedSecurity"));
     assert!(peer.contains("AdvancedSecurity = on\n") && !peer.contains("Jc"));
