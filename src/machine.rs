@@ -78,6 +78,13 @@ pub trait Machine {
         Proof::Settle(Box::new(decision.wished.clone()), Settled::Applied)
     }
 
+    /// The world that a decision leads to, for those who only want to know: where it is made in
+    /// parts, what it wishes is the first of them.
+    fn whole(subject: &Subject<'_, Self>, decision: &Decision<Self::State>) -> World {
+        let _ = subject;
+        decision.wished.world.clone()
+    }
+
     /// The future in which some of what a decision wished did not carry requests, by interface, while
     /// the uplink worked. `None`: all is undone.
     fn refuse(

@@ -17,6 +17,7 @@ mod nodes;
 mod outline;
 mod pages;
 mod standby;
+mod tunnels;
 
 pub use candidates::{
     ListQuestion, ListReading, ListVia, Trial, TrialReading, TrialResult, Validators,
@@ -33,6 +34,7 @@ pub use nodes::{Handshake, NodeCheck, NodeReading, NodesReading};
 pub use outline::Outline;
 pub use pages::{AnyOrAll, Asker, Expect, Page, PageReading, Pages, PagesReading, Way};
 pub use standby::{StandbyQuestion, StandbyReading};
+pub use tunnels::{TunnelsQuestion, TunnelsReading};
 
 use crate::setting::{Setting, Source, Value};
 use crate::time::Moment;
@@ -54,6 +56,8 @@ pub enum Question {
     Trial(Box<Trial>),
     /// The file of the standby tunnel.
     Standby(Box<StandbyQuestion>),
+    /// Files of single tunnels.
+    Tunnels(Box<TunnelsQuestion>),
     /// A proxy core.
     Core(Box<CoreQuestion>),
     /// What a proxy core was told, as its own files say.
@@ -83,8 +87,9 @@ impl Question {
     pub fn changes(&self) -> bool {
         match self {
             Self::List(_) | Self::Trial(_) => true,
-            // A copy of the standby's file is nobody's but ours.
-            Self::Kernel(_)
+            // A copy of an operator's file is nobody's but ours.
+            Self::Tunnels(_)
+            | Self::Kernel(_)
             | Self::Names(_)
             | Self::Pages(_)
             | Self::Standby(_)
@@ -104,7 +109,8 @@ impl Question {
     pub fn makes(&self) -> bool {
         match self {
             Self::Trial(_) => true,
-            Self::Kernel(_)
+            Self::Tunnels(_)
+            | Self::Kernel(_)
             | Self::Names(_)
             | Self::Pages(_)
             | Self::List(_)
@@ -141,6 +147,8 @@ pub enum Reading {
     Trial(TrialReading),
     /// The tunnel that the file describes.
     Standby(Box<StandbyReading>),
+    /// The tunnels that the files describe.
+    Tunnels(Box<TunnelsReading>),
     /// The core.
     Core(Box<CoreReading>),
     /// What it was told, or why nobody knows.
@@ -190,6 +198,15 @@ impl Observation {
         self.readings.values().find_map(|reading| {
             let Reading::Standby(standby) = reading else { return None };
             Some(standby.as_ref())
+        })
+    }
+
+    /// What files of single tunnels say, once they were read.
+    #[must_use]
+    pub fn tunnels(&self) -> Option<&TunnelsReading> {
+        self.readings.values().find_map(|reading| {
+            let Reading::Tunnels(tunnels) = reading else { return None };
+            Some(tunnels.as_ref())
         })
     }
 

@@ -10,7 +10,7 @@
 )]
 
 use egressctl::names::PolicyName;
-use egressctl::policy::chain::{AllFailed, Params, Strategy};
+use egressctl::policy::chain::{AllFailed, Driver, Params, Strategy};
 use egressctl::policy::{ChainPolicy, Policy, overlap};
 use serde_json::{Value, json};
 
@@ -120,11 +120,6 @@ fn every_contradiction_is_refused_with_what_to_write_instead() {
             json!({ "clash": { "url": "http://127.0.0.1:9090", "proxy": "http://192.0.2.1:1" } }),
             "is no local proxy",
         ),
-        (
-            "/driver",
-            json!({ "wireguard": { "interfaces": "ch{hop}" } }),
-            "driver wireguard is not there in this version",
-        ),
         ("/driver", json!({}), "expected"),
     ] {
         let fault = parsed(pointer, value.clone()).unwrap_err();
@@ -173,6 +168,124 @@ fn a_gost_is_controlled_on_this_machine_and_pinned() {
         let fault = Policy::parse(&policy.to_string()).unwrap_err().to_string();
         assert!(fault.contains(said), "{pointer}: {fault}");
     }
+}
+
+/// Two hops of tunnels, changed at a pointer.
+fn tunnels(pointer: &str, value: Value) -> Result<ChainPolicy, String> {
+    let node = |name: &str| json!({ "config": format!("/etc/egressctl/{name}.conf") });
+    let mut policy = json!({
+        "kind": "chain",
+        "driver": { "wireguard": { "clients": ["10.77.0.40", "user:unbound"] } },
+        "hops": [
+            { "name": "entry", "nodes": { "a": node("a"), "b": node("b") } },
+            { "name": "exit", "nodes": { "a": node("c") } },
+        ],
+    });
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    match policy.pointer_mut(parent).unwrap() {
+        Value::Array(items) => items[key.parse::<usize>().unwrap()] = value,
+        object => object[key] = value,
+    }
+    let policy = Policy::parse(&policy.to_string()).map_err(|fault| fault.to_string())?;
+    let Policy::Chain(policy) = policy else { panic!("it is a chain") };
+    Ok(*policy)
+}
+
+#[test]
+fn the_tunnels_of_a_chain_are_lanes_with_numbers_of_their_own() {
+    let policy = tunnels("/description", json!(null)).unwrap();
+    let Driver::Wireguard(driver) = &policy.driver else { panic!("it has tunnels") };
+    let devices: Vec<&str> = (0..2).map(|n| driver.device(n).unwrap().as_str()).collect();
+    let tests: Vec<&str> = (0..2).map(|n| driver.test_device(n).unwrap().as_str()).collect();
+    assert_eq!((devices, tests), (vec!["ch1", "ch2"], vec!["ch1t", "ch2t"]));
+    let marks = [driver.outer_mark(0), driver.outer_mark(1)];
+    assert_eq!(marks, [None, Some(driver.mark(0))], "a tunnel is led into the one before");
+    let lanes = &driver.lanes;
+    assert_eq!(lanes.table(1).0, 141);
+    assert_eq!((lanes.routing.rule_priority, lanes.routing.first_mark.0), (25_000, 0x4548_0000));
+    assert!(!lanes.params.direct_failopen_enabled, "nobody ever goes direct");
+    assert_eq!(policy.hops[1].nodes[0].name.as_str(), "a", "hops may call their nodes alike");
+    let notes = policy.notes();
+    assert_eq!(notes, ["hop exit has one node: nothing stands in for it"]);
+}
+
+#[test]
+fn every_contradiction_of_tunnels_is_refused_with_what_to_write_instead() {
+    let at = |key: &str| format!("/driver/wireguard/{key}");
+    for (pointer, value, said) in [
+        (at("clients"), json!([]), "clients is empty"),
+        (at("clients"), json!([{ "prefix": "10.77.0.0/24", "spread": true }]), "the prefix alone"),
+        (at("clients"), json!(["10.77.0.1", "10.77.0.0/24"]), "overlap"),
+        (at("clients"), json!(["2001:db8::1"]), "is IPv6"),
+        (at("interfaces"), json!("ch"), "has no {hop}"),
+        (at("interfaces"), json!("a-name-too-long{hop}"), "is not an interface name"),
+        (at("test"), json!("ch{hop}"), "name them apart"),
+        (at("wan_interface"), json!("ch1"), "give ch1 twice"),
+        (at("first_table"), json!(252), "table that the kernel uses itself"),
+        (at("first_table"), json!(0), "table that the kernel uses itself"),
+        (at("routing"), json!({ "first_mark": "0x1" }), "upper 16 bits"),
+        (at("routing"), json!({ "rule_priority": 0 }), "routing.rule_priority"),
+        (at("routing"), json!({ "protocol": 3 }), "routing.protocol"),
+        (at("client"), json!([]), "did you mean \"clients\"?"),
+        ("/hops/0/nodes/a".to_owned(), json!({}), "name its wg-quick file"),
+        ("/hops/0/nodes/a".to_owned(), json!({ "config": "a.conf" }), "not absolute"),
+        ("/hops/0/nodes/a".to_owned(), json!({ "config": "/a", "member": "x" }), "has member"),
+        ("/hops/0/group".to_owned(), json!("x"), "has group"),
+        ("/hops/1/nodes/a".to_owned(), json!({ "config": "/a", "egress": false }), "last hop"),
+        (
+            "/hops/1".to_owned(),
+            json!({ "name": "entry", "nodes": { "x": { "config": "/x" } } }),
+            "stands twice",
+        ),
+        (
+            "/hops".to_owned(),
+            json!([{ "name": "a", "nodes": { "a": { "config": "/a" } } }]),
+            "2 to 4 hops",
+        ),
+    ] {
+        let fault = tunnels(&pointer, value.clone()).unwrap_err();
+        assert!(fault.contains(said), "{pointer} = {value}: {fault}");
+    }
+    let hop = |n: usize| json!({ "name": format!("h{n}"), "nodes": { "a": { "config": "/a" } } });
+    assert!(tunnels("/hops", (0..4).map(hop).collect()).is_ok());
+    let fault = tunnels("/hops", (0..5).map(hop).collect()).unwrap_err();
+    assert!(fault.contains("2 to 4 hops"), "{fault}");
+    assert!(tunnels("/driver/wireguard/lan_interfaces", json!(["eth0"])).is_ok());
+    let fault = parsed("/hops/1/nodes", json!({ "b1": { "config": "/b" } })).unwrap_err();
+    assert!(fault.contains("which is for driver wireguard"), "{fault}");
+}
+
+#[test]
+fn a_chain_of_tunnels_claims_of_the_kernel_what_a_pool_does() {
+    let name = |name: &str| PolicyName::try_from(name.to_owned()).unwrap();
+    let chain = Policy::Chain(Box::new(tunnels("/description", json!(null)).unwrap()));
+    let meets = |other: &Value| {
+        let other = Policy::parse(&other.to_string()).unwrap();
+        let one = overlap((&name("a"), &chain), (&name("b"), &other));
+        assert_eq!(one, overlap((&name("b"), &other), (&name("a"), &chain)));
+        one
+    };
+    let mut pool = json!({
+        "kind": "pool", "slots": { "interfaces": ["vpn1", "vpn2"] }, "clients": ["10.77.0.11"],
+        "provider": { "directory": { "path": "/etc/egressctl/endpoints" } },
+    });
+    assert_eq!(meets(&pool), None, "a pool beside it, both as they come");
+    pool["clients"] = json!(["10.77.0.32/27"]);
+    assert_eq!(meets(&pool).as_deref(), Some("client 10.77.0.40"));
+    pool["clients"] = json!(["10.77.0.11"]);
+    pool["slots"]["first_table"] = json!(141);
+    assert_eq!(meets(&pool).as_deref(), Some("routing tables from 141"));
+    pool["slots"] = json!({ "interfaces": ["ch2t"] });
+    assert_eq!(meets(&pool).as_deref(), Some("interface ch2t"));
+    let mut route = json!({
+        "kind": "selector", "driver": { "route": { "table": 120 } },
+        "primary": { "interface": "eth0", "gateway": "192.0.2.1" },
+        "reserve": { "interface": "eth1", "gateway": "198.51.100.1" },
+    });
+    assert_eq!(meets(&route), None);
+    route["driver"]["route"]["table"] = json!(140);
+    assert_eq!(meets(&route).as_deref(), Some("routing table 140"));
+    assert!(meets(&usual()).is_none(), "groups of a core are something else");
 }
 
 #[test]

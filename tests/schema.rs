@@ -120,7 +120,7 @@ fn whole_policies() -> Vec<Value> {
         policy
     };
     let pools = std::iter::once(pool.clone()).chain(providers.iter().map(with));
-    let others = [whole_guard(), whole_chain(), whole_gost(), whole_site()];
+    let others = [whole_guard(), whole_chain(), whole_gost(), whole_tunnels(), whole_site()];
     pools.chain(whole_selectors()).chain(others).chain(dns_policies()).collect()
 }
 
@@ -194,6 +194,22 @@ fn whole_gost() -> Value {
         "proxy": "http://127.0.0.1:1080", "pin": { "interface": "vpn1" }, "allow_remote": true
     } });
     policy["hops"][0]["nodes"]["a1"]["egress"] = json!(true);
+    policy
+}
+
+/// The same with tunnels.
+fn whole_tunnels() -> Value {
+    let mut policy = whole_chain();
+    policy["driver"] = json!({ "wireguard": {
+        "interfaces": "hop{hop}", "test": "hop{hop}t", "first_table": 150, "clients": ["10.77.0.40", "user:unbound"],
+        "lan_interfaces": ["eth1"], "wan_interface": "eth0", "tool": "wg", "userspace": "wireguard-go",
+        "routing": { "rule_priority": 10000, "protocol": 202, "first_mark": "0x11110000", "local": ["10.0.0.0/8"],
+                     "ipv6": "off", "masquerade": false, "barrier": false, "inbound": "block", "cut": "none" }
+    } });
+    for (hop, node) in [(0, "a1"), (1, "b1")] {
+        policy["hops"][hop].as_object_mut().unwrap().remove("group");
+        policy["hops"][hop]["nodes"][node] = json!({ "egress": true, "config": "/a.conf" });
+    }
     policy
 }
 

@@ -8,16 +8,19 @@ pub(super) use gost::retry_edits;
 
 use super::Chain;
 use super::ask::{self, Look};
-use super::state::HopState;
+use super::lanes;
+use super::state::{ChainState, HopState};
+use super::tunnels::Facts;
 use super::under_way::{Retries, Seats};
 use crate::clash::choice::{Choice, Confirmed, judge};
 use crate::machine::Subject;
 use crate::observation::{
-    CoreFault, CoreReading, CoreSeen, Group, GroupFault, Life, Observation, Question,
+    ConfigReading, CoreConfig, CoreFault, CoreReading, CoreSeen, Group, GroupFault, Life,
+    Observation, Program, Question,
 };
 use crate::outcome::harmless;
 use crate::policy::ChainPolicy;
-use crate::policy::chain::{ClashDriver, Driver};
+use crate::policy::chain::{ClashDriver, Driver, Hop};
 use crate::setting::{Edit, Setting, Value};
 use std::collections::BTreeMap;
 
@@ -40,6 +43,8 @@ pub(super) struct Drive {
     has_config: bool,
     /// Services of a gost that try again more or less often than they should.
     pub(super) retries: Vec<Retries>,
+    /// The tunnels, where the hops are made of them.
+    pub(super) facts: Option<Facts>,
 }
 
 /// Types of members that send what they are given out directly, or nowhere.
@@ -54,6 +59,7 @@ impl Drive {
                 [Look::First, Look::Kinds].map(|look| ask::core(subject, driver, look)).into()
             }
             Driver::Gost(driver) => vec![ask::gost(subject, driver)],
+            Driver::Wireguard(driver) => ask::first_of_tunnels(subject, driver),
         }
     }
 
@@ -61,15 +67,25 @@ impl Drive {
     pub(super) fn config(subject: &Subject<'_, Chain>) -> Vec<Question> {
         match &subject.policy.driver {
             Driver::Clash(driver) => vec![ask::core(subject, driver, Look::Config)],
-            Driver::Gost(_) => Vec::new(),
+            Driver::Gost(_) | Driver::Wireguard(_) => Vec::new(),
         }
     }
 
     /// What was seen. `None`: nothing was asked yet.
-    pub(super) fn new(policy: &ChainPolicy, seen: &Observation) -> Result<Option<Self>, Trouble> {
+    pub(super) fn new(
+        policy: &ChainPolicy,
+        state: Option<&ChainState>,
+        seen: &Observation,
+    ) -> Result<Option<Self>, Trouble> {
         match &policy.driver {
             Driver::Clash(driver) => Self::clash(policy, driver, seen),
             Driver::Gost(driver) => gost::drive(policy, driver, seen),
+            Driver::Wireguard(driver) => {
+                let known = state.and_then(|state| state.tunnels.as_ref());
+                let facts = Facts::new(driver, known, seen.kernel(), seen.tunnels());
+                let facts = facts.map_err(Trouble::Unusable)?;
+                Ok(facts.map(|facts| Self::tunnels(policy, state, facts)))
+            }
         }
     }
 
@@ -94,7 +110,28 @@ impl Drive {
             all: groups.iter().map(|group| group.all.clone()).collect(),
             has_config: config.is_some(),
             retries: Vec::new(),
+            facts: None,
         }))
+    }
+
+    /// Tunnels are ours: what stands is what was put there, and another one in its place is drift.
+    fn tunnels(policy: &ChainPolicy, state: Option<&ChainState>, facts: Facts) -> Self {
+        let members = |hop: &Hop| hop.nodes.iter().map(|node| node.member.clone()).collect();
+        Self {
+            seen: CoreSeen {
+                program: Program::Other,
+                version: String::new(),
+                life: Life::default(),
+                groups: BTreeMap::new(),
+                traffic: None,
+                config: ConfigReading::Read(CoreConfig::default()),
+            },
+            seats: lanes::seats(policy, state),
+            all: policy.hops.iter().map(members).collect(),
+            has_config: true,
+            retries: Vec::new(),
+            facts: Some(facts),
+        }
     }
 
     /// Whether the core's own configuration was asked for.
@@ -170,22 +207,26 @@ fn no_way_out(policy: &ChainPolicy, core: &CoreSeen) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// The selection of a hop.
-pub(super) fn setting(policy: &ChainPolicy, group: &str) -> Setting {
+/// What another program keeps of a hop.
+pub(super) fn setting(policy: &ChainPolicy, group: &str) -> Option<Setting> {
     match &policy.driver {
         Driver::Clash(driver) => {
-            Setting::Selected { core: driver.core.clone(), group: group.to_owned() }
+            Some(Setting::Selected { core: driver.core.clone(), group: group.to_owned() })
         }
-        Driver::Gost(driver) => Setting::First { gost: driver.gost.clone(), hop: group.to_owned() },
+        Driver::Gost(driver) => {
+            Some(Setting::First { gost: driver.gost.clone(), hop: group.to_owned() })
+        }
+        // What stands in the kernel is of no other program.
+        Driver::Wireguard(_) => None,
     }
 }
 
 /// What leads from what stands to what is wished.
 pub(super) fn edits(policy: &ChainPolicy, stands: &Seats, to: &Seats) -> BTreeMap<Setting, Edit> {
-    let edit = |(hop, (stands, to)): (&crate::policy::chain::Hop, (&String, &String))| {
+    let edit = |(hop, (stands, to)): (&Hop, (&String, &String))| {
         let member = |name: &String| Value::Member(name.clone());
         let edit = Edit { expected: member(stands), to: member(to) };
-        (stands != to).then(|| (setting(policy, &hop.group), edit))
+        (stands != to).then(|| Some((setting(policy, &hop.group)?, edit)))?
     };
     policy.hops.iter().zip(stands.iter().zip(to)).filter_map(edit).collect()
 }

@@ -2,7 +2,8 @@
 //!
 //! `ask` says what is looked at, `drive` is what the hops are made of, `sight` and `legs` judge where
 //! the path breaks, `turn` and `rows` hold the machine of a hop, `rebuild` and `combos` search for nodes
-//! that carry, `proof` and `settle` say what is kept of what was tried.
+//! that carry, `proof` and `settle` say what is kept of what was tried; `tunnels` and `lanes` are a
+//! chain of WireGuard tunnels and how it lies in the kernel.
 //!
 //! **Invariant:** a hop is changed only if it is broken or the cause of the break, but for one return,
 //! turn or faster node in a step; no node and no change leads past the chain.
@@ -10,17 +11,20 @@
 mod ask;
 pub mod combos;
 mod drive;
+mod lanes;
 pub mod legs;
 pub mod marks;
 pub mod name;
 mod proof;
 pub mod reason;
 pub mod rebuild;
+mod rebuilt;
 mod rows;
 mod settle;
 mod sight;
 pub mod state;
 pub mod status;
+pub mod tunnels;
 mod turn;
 pub mod under_way;
 mod wish;
@@ -30,14 +34,16 @@ pub use state::ChainState;
 
 use crate::clash::choice::Confirmed;
 use crate::kernel::World;
+use crate::kernel::diff::Means;
 use crate::machine::{
     Carried, Considered, Decision, Future, Machine, PartWish, Pausing, Proof, ReasonText, Rhythm,
     Subject,
 };
 use crate::measure::Samples;
-use crate::names::PolicyName;
-use crate::observation::Observation;
+use crate::names::{Interface, PolicyName};
+use crate::observation::{KernelReading, KernelScope, Observation, Realm};
 use crate::policy::{ChainPolicy, Kind};
+use crate::pool::candidate::Candidate;
 use crate::publish::Published;
 use crate::record::Record;
 use crate::status::Standing;
@@ -90,9 +96,10 @@ impl Machine for Chain {
         match turn::turn(subject, seen, may_ask) {
             Turn::Ask(questions) => Considered::Ask(questions),
             Turn::Unable(reason) => Considered::Unable(vec![ReasonText::from(&reason)]),
-            Turn::Stays(state, reasons) => {
+            Turn::Stays(mut state, reasons) => {
+                state.open_or_close(&seen.started);
                 let counted = Self::without_wish(&state);
-                let wished = future(*state, &reasons);
+                let wished = future(subject, *state, &reasons);
                 Considered::Decide(Box::new(decision(subject, wished, counted)))
             }
             Turn::Tries(way) => {
@@ -108,6 +115,15 @@ impl Machine for Chain {
         _: &Moment,
     ) -> Proof<ChainState> {
         proof::prove(subject, decision, carried)
+    }
+
+    fn whole(subject: &Subject<'_, Self>, decision: &Decision<ChainState>) -> World {
+        let state = &decision.wished.state;
+        let is_part = state.under_way.as_ref().is_some_and(|way| !way.stages.is_empty());
+        if !is_part {
+            return decision.wished.world.clone();
+        }
+        lanes::laid(subject.policy, subject.name, state).world
     }
 
     fn switch(
@@ -129,7 +145,38 @@ impl Machine for Chain {
     }
 
     fn retire(subject: &Subject<'_, Self>, _: &Moment) -> Option<Future<ChainState>> {
-        Some(future(Self::without_wish(subject.state?), &[]))
+        let mut state = Self::without_wish(subject.state?);
+        if let Some(tunnels) = &mut state.tunnels {
+            (tunnels.built, tunnels.open) = (false, false);
+        }
+        Some(future(subject, state, &[]))
+    }
+
+    fn scope(subject: &Subject<'_, Self>, turn: u32) -> KernelScope {
+        lanes::scope(subject, turn)
+    }
+
+    fn rebuild(
+        subject: &Subject<'_, Self>,
+        kernel: &KernelReading,
+        stored: &[Candidate],
+        now: &Moment,
+    ) -> Option<ChainState> {
+        rebuilt::rebuild(subject.policy, kernel, stored, now)
+    }
+
+    fn realms(policy: &ChainPolicy) -> BTreeSet<Realm> {
+        let driver = tunnels::driver(policy).into_iter();
+        driver.map(|driver| crate::pool::ask::realm(&driver.lanes)).collect()
+    }
+
+    fn scratch(policy: &ChainPolicy) -> BTreeSet<Interface> {
+        let driver = tunnels::driver(policy).into_iter();
+        driver.flat_map(|driver| driver.lanes.test.interfaces()).collect()
+    }
+
+    fn means(policy: &ChainPolicy) -> Means {
+        lanes::means(policy)
     }
 
     fn resumed(state: &ChainState, now: &Moment) -> Result<ChainState, String> {
@@ -154,17 +201,22 @@ impl Machine for Chain {
     }
 }
 
-/// A future that changes nothing in the world.
-fn future(state: ChainState, reasons: &[Reason]) -> Future<ChainState> {
+/// A future with everything that follows from its state. It writes nothing elsewhere.
+fn future(
+    subject: &Subject<'_, Chain>,
+    state: ChainState,
+    reasons: &[Reason],
+) -> Future<ChainState> {
+    let laid = lanes::laid(subject.policy, subject.name, &state);
     Future {
         to: state.stands.clone(),
+        cuts: lanes::cuts(subject.policy, subject.state, &state),
         state,
-        world: World::default(),
+        world: laid.world,
         settings: BTreeMap::new(),
         pauses: false,
-        barrier: None,
-        cuts: Vec::new(),
-        generations: BTreeSet::new(),
+        barrier: laid.barrier,
+        generations: laid.generations,
         reasons: reasons.iter().map(ReasonText::from).collect(),
     }
 }
@@ -174,10 +226,11 @@ fn decision(
     wished: Future<ChainState>,
     counted: ChainState,
 ) -> Decision<ChainState> {
+    let before = subject.state.filter(|state| state.tunnels.as_ref().is_some_and(|t| t.built));
     Decision {
         from: subject.state.map(|state| state.stands.clone()),
         wished,
-        standing: None,
+        standing: before.map(|state| lanes::laid(subject.policy, subject.name, state).world),
         checks: Vec::new(),
         held: counted.clone(),
         undone: counted,
@@ -191,6 +244,7 @@ fn decision_of(subject: &Subject<'_, Chain>, way: UnderWay, now: &Moment) -> Dec
     let settings = match &way.purpose {
         Purpose::Retries(retries) => drive::retry_edits(policy, retries),
         Purpose::Again
+        | Purpose::Build
         | Purpose::Switch { .. }
         | Purpose::Return(_)
         | Purpose::Rotation(_)
@@ -201,13 +255,14 @@ fn decision_of(subject: &Subject<'_, Chain>, way: UnderWay, now: &Moment) -> Dec
     let mut reasons = way.said.clone();
     let counted = way.base.clone();
     if let Purpose::Switch { hop } = way.purpose
-        && settings.is_empty()
+        && way.stands == way.tries
+        && !way.builds
     {
         // It carries already: there is nothing to prove.
         let (mut state, reason) = proof::switched(policy, &way, hop, now);
         state.restate(now);
         reasons.extend(reason);
-        return decision(subject, future(state, &reasons), counted);
+        return decision(subject, future(subject, state, &reasons), counted);
     }
     // As it is if that carries.
     let mut state = counted.clone();
@@ -219,7 +274,15 @@ fn decision_of(subject: &Subject<'_, Chain>, way: UnderWay, now: &Moment) -> Dec
         }
     }
     state.restate(now);
+    let (first, checks) = (way.stages.first().cloned(), way.checks.clone());
     state.under_way = Some(Box::new(way));
-    let wished = Future { settings, ..future(state, &reasons) };
-    decision(subject, wished, counted)
+    let mut wished = Future { settings, ..future(subject, state, &reasons) };
+    match first {
+        // Clients are looked after once all of it stands.
+        Some(first) => {
+            wished.world = first;
+            decision(subject, wished, counted)
+        }
+        None => Decision { checks, ..decision(subject, wished, counted) },
+    }
 }

@@ -3,6 +3,8 @@
 //! **Invariant:** a node that no request has passed is not left in place, but where a person chose it,
 //! where a restart lost it, or where none of its hop passes; nothing is marked while the uplink is down.
 
+mod built;
+
 use super::drive;
 use super::legs::Legs;
 use super::reason::Reason;
@@ -11,7 +13,7 @@ use super::settle::{Verdicts, changed, failed, over};
 use super::state::ChainState;
 use super::turn::{hold, take_over};
 use super::under_way::{Purpose, Seats, UnderWay};
-use super::{Chain, ask, decision_of, future, sight};
+use super::{Chain, ask, decision_of, future, sight, tunnels};
 use crate::clash::choice::Confirmed;
 use crate::machine::{Carried, Decision, Future, Proof, Settled, Subject};
 use crate::policy::ChainPolicy;
@@ -30,6 +32,11 @@ pub(super) fn prove(
     let now = &carried.before.started;
     let policy = subject.policy;
     let mut proving = Proving { subject, policy, carried, now, way: (**way).clone() };
+    if !proving.way.stages.is_empty() {
+        // This stands: now for what stands on it.
+        proving.way.stages.remove(0);
+        return Proof::Next(Box::new(decision_of(subject, proving.way, now)));
+    }
     if let Purpose::Retries(_) = &proving.way.purpose {
         return proving.retries(decided);
     }
@@ -60,9 +67,14 @@ struct Proving<'a> {
 impl Proving<'_> {
     /// What became of the writes, and what stands since.
     fn written(&mut self, decided: &Decision<ChainState>) -> Went {
+        if tunnels::driver(self.policy).is_some() {
+            // The kernel was read back already.
+            self.way.stands.clone_from(&self.way.tries);
+            return Went::Done;
+        }
         let (mut refused, mut by) = (None, Vec::new());
         for (place, hop) in self.policy.hops.iter().enumerate() {
-            let setting = drive::setting(self.policy, &hop.group);
+            let Some(setting) = drive::setting(self.policy, &hop.group) else { continue };
             let Some(edit) = decided.wished.settings.get(&setting) else { continue };
             let stands = match (self.carried.written.get(&setting), &edit.to) {
                 (Some(Written::Done), Value::Member(to)) => to.clone(),
@@ -124,10 +136,11 @@ impl Proving<'_> {
         reasons: &[Reason],
         settled: Settled,
     ) -> Proof<ChainState> {
+        state.open_or_close(self.now);
         state.restate(self.now);
         let settings = drive::edits(self.policy, &self.way.stands, to);
         let reasons: Vec<Reason> = self.way.said.iter().chain(reasons).cloned().collect();
-        let future = Future { settings, ..future(state, &reasons) };
+        let future = Future { settings, ..future(self.subject, state, &reasons) };
         Proof::Settle(Box::new(future), settled)
     }
 
@@ -159,7 +172,7 @@ impl Proving<'_> {
 
     fn refused(&mut self, why: String) -> Proof<ChainState> {
         match &self.way.purpose {
-            Purpose::Again | Purpose::Switch { .. } | Purpose::Retries(_) => {
+            Purpose::Again | Purpose::Build | Purpose::Switch { .. } | Purpose::Retries(_) => {
                 self.taken_back(self.way.base.clone(), &[Reason::Refused { why }])
             }
             Purpose::Return(change) | Purpose::Rotation(change) | Purpose::Faster(change) => {
@@ -194,6 +207,10 @@ impl Proving<'_> {
             Purpose::Retries(_) => {
                 self.settle(self.way.base.clone(), &self.way.before, &[], Settled::Applied)
             }
+            Purpose::Build => match self.look() {
+                Err(questions) => Proof::Ask(questions),
+                Ok(legs) => self.built(&legs),
+            },
             Purpose::Return(_) | Purpose::Rotation(_) | Purpose::Faster(_) => match self.look() {
                 Err(questions) => Proof::Ask(questions),
                 Ok(legs) => self.changed(&legs),
@@ -207,11 +224,18 @@ impl Proving<'_> {
 
     /// How what is in place carries, or what is to be asked to know that.
     fn look(&self) -> Result<Legs, Vec<crate::observation::Question>> {
-        let (policy, seen) = (self.policy, self.carried.seen);
+        let (policy, seen, base) = (self.policy, self.carried.seen, &self.way.base);
+        if tunnels::driver(policy).is_some() {
+            let asks = ask::tunnel_legs(policy, base, seen, &self.way.tries);
+            if !asks.is_empty() && self.carried.may_ask {
+                return Err(asks);
+            }
+            return Ok(sight::legs(policy, base, seen, &self.way.tries));
+        }
         let members = ask::members_of(policy, &self.way.tries);
         match ask::legs(policy, seen, &self.way.tries, members.clone(), &members) {
             Some(questions) if self.carried.may_ask => Err(questions),
-            Some(_) | None => Ok(sight::legs(policy, seen, &self.way.tries)),
+            Some(_) | None => Ok(sight::legs(policy, base, seen, &self.way.tries)),
         }
     }
 
@@ -260,12 +284,21 @@ impl Proving<'_> {
             Purpose::Rebuild(rebuild) => rebuild.judged(field, &tries, legs),
             Purpose::Combos(combos) => combos.judged(field, &tries, legs.passes()),
             Purpose::Again
+            | Purpose::Build
             | Purpose::Switch { .. }
             | Purpose::Retries(_)
             | Purpose::Return(_)
             | Purpose::Rotation(_)
             | Purpose::Faster(_) => return self.taken_back(base.clone(), &[]),
         };
+        self.goes_on(next, legs, refused)
+    }
+
+    /// Puts the next try of a search in place, or ends it.
+    fn goes_on(&mut self, next: Next, legs: &Legs, refused: Option<Reason>) -> Proof<ChainState> {
+        let base = self.way.base.clone();
+        let field = Field { policy: self.policy, state: &base, now: self.now };
+        let tries = self.way.tries.clone();
         let (seats, finished) = match next {
             Next::Try(seats) if self.carried.may_ask => {
                 self.way.tries = seats;
@@ -291,6 +324,8 @@ impl Proving<'_> {
         let (state, mut reasons, settled) =
             over(self.policy, &self.way, &seats, &verdicts, self.now);
         reasons.extend(refused.filter(|_| settled == Settled::RolledBack));
+        // What was made stays, whether it carries or not.
+        let settled = if self.way.builds { Settled::Applied } else { settled };
         self.settle(state, &seats, &reasons, settled)
     }
 
@@ -299,6 +334,7 @@ impl Proving<'_> {
             Purpose::Rebuild(rebuild) => rebuild.stop(field, untried),
             Purpose::Combos(combos) => combos.kept.clone(),
             Purpose::Again
+            | Purpose::Build
             | Purpose::Switch { .. }
             | Purpose::Retries(_)
             | Purpose::Return(_)

@@ -73,6 +73,10 @@ pub enum Reason {
     FasterFailed { hop: HopName, node: NodeName, why: String },
     /// Somebody chose elsewhere.
     PersonsChoice { hop: HopName, member: String },
+    /// Tunnels were made that were missing or not as they should be.
+    Built { hops: Vec<HopName> },
+    /// A node cannot stand where it is wanted.
+    Hindered { hop: HopName, node: NodeName, why: String },
     /// A person's `switch`.
     Switched { hop: HopName, member: String },
     /// A restart has forgotten a choice.
@@ -118,6 +122,8 @@ impl Reason {
             Self::Faster { .. } => "faster",
             Self::FasterFailed { .. } => "faster-failed",
             Self::PersonsChoice { .. } => "persons-choice",
+            Self::Built { .. } => "built",
+            Self::Hindered { .. } => "hindered",
             Self::Switched { .. } => "switched",
             Self::ChoiceLost { .. } => "choice-lost",
             Self::LostWaits => "lost-waits",
@@ -250,6 +256,13 @@ impl fmt::Display for Reason {
                 "somebody chose {} for {hop}: it is left alone until `resume` of it",
                 harmless(member)
             ),
+            Self::Built { hops } => {
+                let hops: Vec<&str> = hops.iter().map(HopName::as_str).collect();
+                write!(f, "tunnels were made: {}", hops.join(" "))
+            }
+            Self::Hindered { hop, node, why } => {
+                write!(f, "{node} cannot stand in {hop}: {}", harmless(why))
+            }
             Self::Switched { hop, member } => write!(
                 f,
                 "a person chose {} for {hop}: it is left alone until `resume` of it",

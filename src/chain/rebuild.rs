@@ -182,6 +182,9 @@ impl Rebuild {
                 if self.suspect != self.broken {
                     set(&mut seats, self.broken, self.base(field));
                 }
+                if field.state.hindrance(field.policy, &seats, self.suspect, &member).is_some() {
+                    continue;
+                }
                 set(&mut seats, self.suspect, member);
                 return Next::Try(seats);
             }

@@ -33,6 +33,37 @@ pub(super) fn tested<'a>(wanted: &'a Hop, hop: &HopState, now: &Moment) -> Optio
     (preferred.egress && is_free).then_some(preferred)
 }
 
+/// The nodes of a hop that are tried on their own in this step, where that makes something that
+/// goes again: the preferred one that is waited for, those that may be faster, and the one that
+/// nobody has tried for longest.
+pub(super) fn trials<'a>(
+    wanted: &'a Hop,
+    hop: &HopState,
+    params: &Params,
+    now: &Moment,
+) -> Vec<&'a Node> {
+    if hop.paused.is_some() || hop.mode.is_down() {
+        return Vec::new();
+    }
+    let free = |node: &&Node| {
+        let carries = node.member == hop.confirmed.member;
+        node.egress && !carries && hop.marks.until(&node.name, now).is_none()
+    };
+    let mut nodes: Vec<&Node> = tested(wanted, hop, now).into_iter().collect();
+    let others = wanted.nodes.iter().filter(free);
+    if wanted.strategy == Strategy::LowestLatency && hop.mode == Mode::Preferred {
+        nodes.extend(others);
+        return nodes;
+    }
+    let long = Duration::from_secs(params.fail_timeout_sec);
+    let age = |node: &&Node| {
+        hop.shown.get(&node.name).map_or(Duration::MAX, |shown| now.since(&shown.at))
+    };
+    let oldest = others.filter(|node| age(node) >= long).max_by_key(age);
+    nodes.extend(oldest.filter(|node| !nodes.contains(node)));
+    nodes
+}
+
 /// Hops of which no node passed, and whose leg passes now.
 pub(super) fn reopen(
     policy: &ChainPolicy,

@@ -32,6 +32,25 @@ fn hop_at<'a>(
     policy.hops.get(place).zip(state.hops.get_mut(place))
 }
 
+/// Blames what carries in a broken hop, and says how often it was.
+pub(super) fn blame(
+    policy: &ChainPolicy,
+    state: &mut ChainState,
+    place: usize,
+    legs: &Legs,
+) -> Option<Reason> {
+    let limit = policy.params.max_fails;
+    let (wanted, hop) = hop_at(policy, state, place)?;
+    let Some(node) = hop.node(wanted).map(|node| node.name.clone()) else {
+        let (hop, member) = (hop.name.clone(), hop.confirmed.member.clone());
+        return Some(Reason::NodeGone { hop, member });
+    };
+    let blamed = hop.blamed.entry(node.clone()).or_insert(0);
+    *blamed = blamed.saturating_add(1).min(limit);
+    let (hop, failures, why) = (hop.name.clone(), *blamed, legs.why(place));
+    Some(Reason::Failing { hop, node, failures, limit, why })
+}
+
 /// The change of one hop came true.
 pub(super) fn changed(
     policy: &ChainPolicy,
@@ -64,6 +83,7 @@ pub(super) fn changed(
         Purpose::Rotation(_) => Reason::Rotated { hop: name, from, node: to },
         Purpose::Faster(_)
         | Purpose::Again
+        | Purpose::Build
         | Purpose::Switch { .. }
         | Purpose::Retries(_)
         | Purpose::Rebuild(_)
@@ -104,6 +124,7 @@ pub(super) fn failed(
         }
         Purpose::Faster(_)
         | Purpose::Again
+        | Purpose::Build
         | Purpose::Switch { .. }
         | Purpose::Retries(_)
         | Purpose::Rebuild(_)
@@ -176,6 +197,7 @@ pub(super) fn over(
             !combos.mended.is_empty()
         }
         Purpose::Again
+        | Purpose::Build
         | Purpose::Switch { .. }
         | Purpose::Retries(_)
         | Purpose::Return(_)
@@ -274,12 +296,6 @@ impl End<'_> {
 
     /// A hop behind what was mended failed for the first time.
     fn waits(&mut self, place: usize, legs: &Legs) {
-        let limit = self.policy.params.max_fails;
-        let Some((wanted, hop)) = hop_at(self.policy, &mut self.state, place) else { return };
-        let Some(node) = hop.node(wanted).map(|node| node.name.clone()) else { return };
-        let blamed = hop.blamed.entry(node.clone()).or_insert(0);
-        *blamed = blamed.saturating_add(1).min(limit);
-        let (hop, failures, why) = (hop.name.clone(), *blamed, legs.why(place));
-        self.reasons.push(Reason::Failing { hop, node, failures, limit, why });
+        self.reasons.extend(blame(self.policy, &mut self.state, place, legs));
     }
 }

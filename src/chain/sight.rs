@@ -4,13 +4,18 @@
 
 use super::ask;
 use super::legs::Legs;
-use super::state::{Shown, Verdict};
+use super::name::{HopName, NodeName};
+use super::state::{ChainState, Shown, Verdict};
+use super::tunnels::{self, key};
 use super::under_way::Seats;
+use crate::names::Interface;
 use crate::observation::{
-    Asker, Delay, DelayReading, Observation, PageReading, Pages, PagesReading,
+    Asker, Delay, DelayReading, Observation, PageReading, Pages, PagesReading, Question,
+    TrialResult,
 };
 use crate::outcome::harmless;
 use crate::policy::ChainPolicy;
+use crate::policy::chain::{Hop, WireguardDriver};
 use crate::policy::pool::Require;
 
 /// What a member showed, as last asked. `None`: it was not.
@@ -88,9 +93,58 @@ fn answered(pages: &Pages, reading: &PagesReading) -> Shown {
     shown(Verdict::Failed, format!("{} {what}", page.url.host()), None)
 }
 
+/// What a request through the tunnel of a device showed, as last asked. `None`: it was not.
+pub(super) fn leg(seen: &Observation, device: &Interface) -> Option<Shown> {
+    let asker = Asker::Slot(device.clone());
+    let (pages, reading) = ask::read(seen, &asker, 1).or_else(|| ask::read(seen, &asker, 0))?;
+    Some(answered(&pages, &reading))
+}
+
+/// What the test of a node showed that does not carry. `None`: it was not tested.
+pub(super) fn tested(seen: &Observation, hop: &HopName, node: &NodeName) -> Option<Shown> {
+    let name = key(hop, node);
+    let (_, reading) = seen.trials().find(|(trial, _)| trial.name == name)?;
+    let (verdict, why, latency_ms) = match &reading.result {
+        TrialResult::Passed { latency_ms } => (Verdict::Passed, String::new(), Some(*latency_ms)),
+        TrialResult::Assumed => (Verdict::Passed, String::new(), None),
+        TrialResult::Failed { why } => (Verdict::Failed, why.clone(), None),
+        TrialResult::NotTried { why } => (Verdict::Unknown, why.clone(), None),
+    };
+    Some(Shown { verdict, why: harmless(&why), latency_ms, at: reading.at.clone() })
+}
+
+/// What the legs of tunnels showed. A hop in which none can stand does not pass.
+fn of_tunnels(
+    policy: &ChainPolicy,
+    driver: &WireguardDriver,
+    state: &ChainState,
+    seen: &Observation,
+    seats: &Seats,
+) -> Legs {
+    let shown = |(place, (hop, seat)): (usize, (&Hop, &String))| {
+        let node = hop.of_member(seat)?;
+        if let Err(why) = state.tunnel(policy, place, seat) {
+            let at = seen.started.clone();
+            return Some(Shown { verdict: Verdict::Failed, why, latency_ms: None, at });
+        }
+        driver.device(place).filter(|_| node.egress).and_then(|device| leg(seen, device))
+    };
+    let legs: Vec<Option<Shown>> = policy.hops.iter().zip(seats).enumerate().map(shown).collect();
+    let path = legs.last().cloned().flatten();
+    Legs { legs, path }
+}
+
 /// What the legs of `seats` and the whole path showed.
-pub(super) fn legs(policy: &ChainPolicy, seen: &Observation, seats: &Seats) -> Legs {
-    let leg = |(hop, seat): (&crate::policy::chain::Hop, &String)| {
+pub(super) fn legs(
+    policy: &ChainPolicy,
+    state: &ChainState,
+    seen: &Observation,
+    seats: &Seats,
+) -> Legs {
+    if let Some(driver) = tunnels::driver(policy) {
+        return of_tunnels(policy, driver, state, seen, seats);
+    }
+    let leg = |(hop, seat): (&Hop, &String)| {
         let has_leg = hop.of_member(seat).is_none_or(|node| node.egress);
         if has_leg { member(policy, seen, seat) } else { None }
     };
@@ -104,7 +158,10 @@ pub(super) fn legs(policy: &ChainPolicy, seen: &Observation, seats: &Seats) -> L
 
 /// Whether anything was asked of the hops.
 pub(super) fn was_asked(seen: &Observation) -> bool {
-    seen.delays().next().is_some() || path(seen).is_some()
+    let by_device = |question: &Question| {
+        matches!(question, Question::Pages(Pages { asker: Asker::Slot(_), .. }))
+    };
+    seen.delays().next().is_some() || path(seen).is_some() || seen.readings.keys().any(by_device)
 }
 
 /// Whether the uplink's references answer. `None`: they were not asked.

@@ -5,7 +5,8 @@
 
 use super::marks::Marks;
 use super::name::{HopName, NodeName};
-use super::under_way::UnderWay;
+use super::tunnels::Tunnels;
+use super::under_way::{Seats, UnderWay};
 use crate::clash::choice::Confirmed;
 use crate::policy::chain::{self as policy, Strategy};
 use crate::time::Moment;
@@ -183,6 +184,9 @@ pub struct ChainState {
     pub trouble: Option<String>,
     /// The last good addresses of the uplink's references.
     pub addresses: BTreeMap<String, Vec<IpAddr>>,
+    /// The tunnels, where the chain is made of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tunnels: Option<Tunnels>,
     /// What a person asked for, until the next step.
     pub wish: Option<Wish>,
     /// What is being tried, within a run.
@@ -299,9 +303,20 @@ impl ChainState {
             settle: false,
             trouble: None,
             addresses: BTreeMap::new(),
+            tunnels: None,
             wish: None,
             under_way: None,
         }
+    }
+
+    /// The same with this in the hops' places.
+    #[must_use]
+    pub fn seated(&self, seats: &Seats) -> Self {
+        let mut state = self.clone();
+        for (hop, seat) in state.hops.iter_mut().zip(seats) {
+            hop.confirmed.member.clone_from(seat);
+        }
+        state
     }
 
     /// Says anew where all hops stand.

@@ -8,7 +8,9 @@ use super::name::NodeName;
 use super::reason::Reason;
 use super::rebuild::Rebuild;
 use super::state::ChainState;
+use crate::kernel::World;
 use crate::observation::Life;
+use crate::plan::Check;
 
 /// What stands, by hop in the order of the policy, as the driver calls it.
 pub type Seats = Vec<String>;
@@ -26,6 +28,12 @@ pub struct UnderWay {
     pub tries: Seats,
     /// The driver's run in which that was seen.
     pub life: Life,
+    /// What has to stand in the kernel first, in order; each is taken away once it does.
+    pub stages: Vec<World>,
+    /// Whether tunnels were made that were not there.
+    pub builds: bool,
+    /// What the kernel must say of clients once it is in place.
+    pub checks: Vec<Check>,
     /// What was said before anything was put in place.
     pub said: Vec<Reason>,
     /// What for.
@@ -37,6 +45,8 @@ pub struct UnderWay {
 pub enum Purpose {
     /// Choices were lost in a restart.
     Again,
+    /// Tunnels that are not there, or not as they should be.
+    Build,
     /// A person wants it.
     Switch {
         /// The place of the hop.

@@ -107,6 +107,10 @@ codes! {
     /// NetworkManager may manage our interfaces.
     NetworkManager, "networkmanager", Warning,
         "NetworkManager may take over a new interface, and remove its addresses and routes";
+    /// Requests do not pass all hops of a chain.
+    PathBroken, "path-broken", Error, "what clients send ends there";
+    /// A node of a chain that does not carry does not pass either.
+    BackupSilent, "backup-silent", Warning, "it cannot stand in for the node that carries";
     /// No timer steps the policies.
     TimerOff, "timer-off", Warning, "nobody steps: a dead tunnel stays in service until a person comes";
     /// The timer is slower than a policy wishes.

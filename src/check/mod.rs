@@ -7,6 +7,7 @@
 //! and has a command or a line that mends it.
 
 pub mod any;
+pub mod chain;
 mod code;
 mod cores;
 pub mod dns;

@@ -5,6 +5,7 @@
 
 use super::kind::{self, Manner, Work};
 use super::{CheckArgs, Places, complain, note, say};
+use crate::chain::Chain;
 use crate::check::any::{self, Stepped};
 use crate::check::dns::DnsFacts;
 use crate::check::machine::Machine;
@@ -22,7 +23,7 @@ use crate::names::PolicyName;
 use crate::observation::{Observation, Realm};
 use crate::outcome::Exit;
 use crate::policy::selector::Driver;
-use crate::policy::{DnsPolicy, Kind, Policy, PoolPolicy, SelectorPolicy, Site};
+use crate::policy::{ChainPolicy, DnsPolicy, Kind, Policy, PoolPolicy, SelectorPolicy, Site};
 use crate::pool::Pool;
 use crate::selector::Selector;
 use crate::step::{Order, Survey, survey};
@@ -179,9 +180,7 @@ fn one(
             let own = |seen: &Observation| check::guard::findings(policy, seen, told.as_ref());
             kind::with(found, state_dir, MANNER, Common { machine, own: &own })
         }
-        Policy::Chain(_) => {
-            kind::with(found, state_dir, MANNER, Common { machine, own: &|_| Vec::new() })
-        }
+        Policy::Chain(policy) => chain(found, policy, state_dir, machine),
         Policy::Dns(policy) => dns(found, policy, state_dir, machine),
     }
 }
@@ -233,6 +232,31 @@ impl Work for TouchesTheKernel {
     fn with<M: crate::machine::Machine>(self, order: &Order<'_, M>) -> bool {
         !M::realms(order.policy).is_empty()
     }
+}
+
+fn chain(
+    found: &Found,
+    policy: &ChainPolicy,
+    state_dir: &Path,
+    machine: &Machine,
+) -> anyhow::Result<(Needs, Checked)> {
+    let (name, path) = (&found.name, found.path.as_path());
+    let Manner { adopt, now } = MANNER;
+    let order = Order::<Chain> { name, path, policy, state_dir, adopt, now };
+    let survey = survey(&order)?;
+    let stepped = stepped(&order, &survey, policy.params.interval(), machine);
+    let decided = survey.decided.as_ref();
+    let known = survey.record.machine.as_ref();
+    let facts = check::chain::Facts { name, policy, machine, seen: &survey.seen, decided, known };
+    let mut all = any::findings(&stepped);
+    // The path is judged leg by leg.
+    all.retain(|finding| finding.code != Code::SlotSilent);
+    all.extend(check::chain::findings(&facts));
+    let subject = Subject::Policy(name.to_string(), Some(Kind::Chain));
+    let mut probes = any::probes(&survey.seen);
+    probes.retain(|probe| probe.probe == "wan");
+    probes.extend(check::chain::probes(&facts));
+    Ok((check::chain::needs(name, policy), Checked::new(subject, all, probes)))
 }
 
 /// What is examined in a policy of any kind.

@@ -72,6 +72,9 @@ fn answer(question: &Question, eyes: &Eyes<'_>) -> anyhow::Result<Reading> {
             let described = provider::standby(asked, eyes.folder, eyes.may_change);
             Reading::Standby(Box::new(StandbyReading { described }))
         }
+        Question::Tunnels(asked) => {
+            Reading::Tunnels(Box::new(provider::tunnels(asked, eyes.folder, eyes.may_change)))
+        }
         Question::Trial(asked) if eyes.may_change => {
             Reading::Trial(trial::trial(asked, eyes.hands)?)
         }

@@ -5,15 +5,16 @@
 
 mod nodes;
 mod sound;
+mod wireguard;
+mod written;
 
-use super::clash;
-use super::fault::PolicyFault;
+pub use wireguard::WireguardDriver;
+
 use super::pool::{Require, Wan};
 use crate::chain::name::{HopName, NodeName};
 use crate::proxy::Proxy;
 use crate::setting::{Core, Gost};
 use crate::url::Target;
-use nodes::Ordered;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -34,12 +35,14 @@ pub struct ChainPolicy {
 }
 
 /// What the hops are made of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Driver {
     /// Groups of a proxy core: a group a hop, whose members go out by the group before.
     Clash(ClashDriver),
     /// Hops of a gost.
     Gost(GostDriver),
+    /// Tunnels of this machine, each one inside the one before.
+    Wireguard(WireguardDriver),
 }
 
 impl Driver {
@@ -47,7 +50,7 @@ impl Driver {
     #[must_use]
     pub fn has_legs(&self) -> bool {
         match self {
-            Self::Clash(_) => true,
+            Self::Clash(_) | Self::Wireguard(_) => true,
             // gost asks nothing on its own, and one hop of it cannot be asked alone.
             Self::Gost(_) => false,
         }
@@ -122,6 +125,8 @@ pub struct Node {
     pub member: String,
     /// Whether requests may leave by it, so that it can be asked by itself.
     pub egress: bool,
+    /// The wg-quick file that describes it; driver `wireguard` alone has them.
+    pub config: Option<PathBuf>,
 }
 
 impl Hop {
@@ -218,169 +223,7 @@ impl Params {
     }
 }
 
-/// A policy as it is written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Written {
-    #[serde(rename = "kind")]
-    _kind: String,
-    #[serde(rename = "$schema", default)]
-    _schema: Option<String>,
-    #[serde(rename = "description", default)]
-    _description: Option<String>,
-    driver: WrittenDriver,
-    hops: Vec<WrittenHop>,
-    #[serde(default)]
-    probe: Probe,
-    #[serde(default = "usual_wan")]
-    wan: Option<Wan>,
-    #[serde(default)]
-    params: Params,
-}
-
-/// As in a pool; only a written null leaves the uplink unasked.
-#[expect(clippy::unnecessary_wraps, reason = "serde wants the type of the field")]
-fn usual_wan() -> Option<Wan> {
-    Some(Wan::default())
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum WrittenDriver {
-    Clash(WrittenClash),
-    Gost(WrittenGost),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenClash {
-    url: String,
-    #[serde(default)]
-    secret_file: Option<PathBuf>,
-    #[serde(default)]
-    proxy: Option<Proxy>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenGost {
-    url: Target,
-    credentials_file: PathBuf,
-    chain: String,
-    proxy: Proxy,
-    pin: Pin,
-    #[serde(default)]
-    allow_remote: bool,
-}
-
-impl WrittenGost {
-    fn driver(self) -> Result<GostDriver, PolicyFault> {
-        let fault = |why: &str| Err(PolicyFault::new(format!("driver.gost.{why}")));
-        let address = self.url.address();
-        let is_here = self.url.host() == "localhost" || address.is_some_and(|at| at.is_loopback());
-        if !is_here && !self.allow_remote {
-            return fault(
-                "url leaves this machine, and whoever reaches the API can run commands by it: write http://127.0.0.1:PORT, or allow_remote true",
-            );
-        }
-        if !is_here && address.is_none() {
-            return fault("url names a host of the network by a name: write its address");
-        }
-        if !self.credentials_file.is_absolute() {
-            return fault("credentials_file is no absolute path: write one that begins with /");
-        }
-        if self.chain.is_empty() {
-            return fault("chain is empty: name the chain that services go out by");
-        }
-        if self.pin == Pin::Interface(String::new()) || self.pin == Pin::Mark(0) {
-            return fault("pin is empty: name the device, or a mark that is not 0");
-        }
-        let gost = Gost { url: self.url, credentials_file: self.credentials_file };
-        Ok(GostDriver { gost, chain: self.chain, proxy: self.proxy, pin: self.pin })
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenHop {
-    name: HopName,
-    #[serde(default)]
-    group: Option<String>,
-    #[serde(default = "fifo")]
-    strategy: Strategy,
-    #[serde(default)]
-    rotate_sec: Option<u64>,
-    nodes: Ordered<WrittenNode>,
-}
-
-fn fifo() -> Strategy {
-    Strategy::Fifo
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenNode {
-    #[serde(default)]
-    member: Option<String>,
-    #[serde(default = "yes")]
-    egress: bool,
-}
-
-fn yes() -> bool {
-    true
-}
-
-impl WrittenHop {
-    fn hop(self) -> Hop {
-        let node = |(name, written): (NodeName, WrittenNode)| Node {
-            member: written.member.unwrap_or_else(|| name.to_string()),
-            egress: written.egress,
-            name,
-        };
-        Hop {
-            group: self.group.unwrap_or_else(|| self.name.to_string()),
-            name: self.name,
-            strategy: self.strategy,
-            rotate_sec: self.rotate_sec,
-            nodes: self.nodes.0.into_iter().map(node).collect(),
-        }
-    }
-}
-
 impl ChainPolicy {
-    /// Reads it from the text of its file.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub(super) fn parse(text: &str) -> Result<Self, PolicyFault> {
-        let named: Option<serde_json::Value> = serde_json::from_str(text).ok();
-        let drivers = named.as_ref().and_then(|policy| policy.get("driver"));
-        if let Some(driver) = NOT_THERE
-            .into_iter()
-            .find(|driver| drivers.is_some_and(|drivers| drivers.get(driver).is_some()))
-        {
-            return Err(not_there(driver));
-        }
-        let written: Written =
-            serde_json::from_str(text).map_err(|e| PolicyFault::from_json(&e))?;
-        let driver = match written.driver {
-            WrittenDriver::Clash(written) => Driver::Clash(ClashDriver {
-                core: clash::core("driver.clash", &written.url, written.secret_file.as_deref())?,
-                proxy: written.proxy,
-            }),
-            WrittenDriver::Gost(written) => Driver::Gost(written.driver()?),
-        };
-        let policy = Self {
-            driver,
-            hops: written.hops.into_iter().map(WrittenHop::hop).collect(),
-            probe: written.probe,
-            wan: written.wan,
-            params: written.params,
-        };
-        policy.validate()?;
-        Ok(policy)
-    }
-
     /// The pages that a core is told to measure by: those over https where there are some, since
     /// sing-box takes a page of its own in place of one over http.
     #[must_use]
@@ -389,14 +232,4 @@ impl ChainPolicy {
         let https: Vec<Target> = all.iter().filter(|url| url.is_https()).cloned().collect();
         if https.is_empty() { all.clone() } else { https }
     }
-}
-
-/// Drivers that the kind is meant to have and this version does not.
-const NOT_THERE: [&str; 1] = ["wireguard"];
-
-/// A driver that this version does not have.
-fn not_there(driver: &str) -> PolicyFault {
-    PolicyFault::new(format!(
-        "driver {driver} is not there in this version: a chain is made of groups of a proxy core or of hops of gost, so write driver.clash or driver.gost"
-    ))
 }

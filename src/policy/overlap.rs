@@ -40,7 +40,11 @@ pub fn overlap(a: (&PolicyName, &Policy), b: (&PolicyName, &Policy)) -> Option<S
         }
         (Policy::Chain(a), Policy::Chain(b)) => {
             let same = |ours| groups(b).find_map(|theirs| same_group(ours, theirs));
-            groups(a).find_map(same).or_else(|| same_chain(a, b))
+            let tunnels = || lanes(a).zip(lanes(b)).and_then(|(a, b)| pools(a, b));
+            groups(a).find_map(same).or_else(|| same_chain(a, b)).or_else(tunnels)
+        }
+        (Policy::Chain(chain), Policy::Pool(pool)) | (Policy::Pool(pool), Policy::Chain(chain)) => {
+            lanes(chain).and_then(|lanes| pools(lanes, pool))
         }
         (Policy::Chain(chain), Policy::Guard(guard))
         | (Policy::Guard(guard), Policy::Chain(chain)) => {
@@ -50,14 +54,18 @@ pub fn overlap(a: (&PolicyName, &Policy), b: (&PolicyName, &Policy)) -> Option<S
         | (Policy::Selector(selector), Policy::Chain(chain)) => match &selector.driver {
             Driver::Clash(clash) => groups(chain)
                 .find_map(|ours| same_group(ours, (&clash.core, Some(clash.selector.as_str())))),
-            Driver::Route(_) => None,
+            Driver::Route(_) => lanes(chain).and_then(|lanes| pool_and_selector(lanes, selector)),
         },
         (Policy::Pool(_), Policy::Guard(_))
         | (Policy::Guard(_), Policy::Pool(_))
-        | (Policy::Pool(_) | Policy::Selector(_) | Policy::Guard(_), Policy::Dns(_))
-        | (Policy::Dns(_), Policy::Pool(_) | Policy::Selector(_) | Policy::Guard(_))
-        | (Policy::Chain(_), Policy::Pool(_) | Policy::Dns(_))
-        | (Policy::Pool(_) | Policy::Dns(_), Policy::Chain(_)) => None,
+        | (
+            Policy::Pool(_) | Policy::Selector(_) | Policy::Guard(_) | Policy::Chain(_),
+            Policy::Dns(_),
+        )
+        | (
+            Policy::Dns(_),
+            Policy::Pool(_) | Policy::Selector(_) | Policy::Guard(_) | Policy::Chain(_),
+        ) => None,
     }
 }
 
@@ -65,10 +73,18 @@ pub fn overlap(a: (&PolicyName, &Policy), b: (&PolicyName, &Policy)) -> Option<S
 fn groups(chain: &ChainPolicy) -> impl Iterator<Item = (&Core, Option<&str>)> {
     let core = match &chain.driver {
         chain::Driver::Clash(driver) => Some(&driver.core),
-        chain::Driver::Gost(_) => None,
+        chain::Driver::Gost(_) | chain::Driver::Wireguard(_) => None,
     };
     core.into_iter()
         .flat_map(|core| chain.hops.iter().map(move |hop| (core, Some(hop.group.as_str()))))
+}
+
+/// What a chain of tunnels claims of the kernel: the same as a pool.
+fn lanes(chain: &ChainPolicy) -> Option<&PoolPolicy> {
+    match &chain.driver {
+        chain::Driver::Wireguard(driver) => Some(&driver.lanes),
+        chain::Driver::Clash(_) | chain::Driver::Gost(_) => None,
+    }
 }
 
 /// Two policies that order one hop of gost, or the services of one chain.

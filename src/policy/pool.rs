@@ -21,6 +21,7 @@ pub use routing::{
     USER_CLOSING_RULES, USER_RULES,
 };
 use serde::Deserialize;
+use std::path::PathBuf;
 pub use tunnels::{Bootstrap, Keep, Standby, Test, Tool, Userspace, WireGuard};
 
 /// A whole pool policy.
@@ -91,6 +92,35 @@ fn first_table() -> u32 {
 }
 
 impl PoolPolicy {
+    /// Tunnels that no provider fills, and clients that never leave by the uplink.
+    pub(super) fn of_tunnels(
+        slots: Slots,
+        clients: Vec<ClientEntry>,
+        test: Test,
+        routing: Routing,
+        wireguard: WireGuard,
+    ) -> Self {
+        Self {
+            _kind: "pool".to_owned(),
+            _schema: None,
+            _description: None,
+            slots,
+            clients,
+            lan_interfaces: None,
+            wan_interface: None,
+            provider: Provider::Directory(Directory { path: PathBuf::from("/") }),
+            candidates: Wanted::default(),
+            probe: Probe::default(),
+            exit_ip: None,
+            wan: Wan::default(),
+            test,
+            routing,
+            wireguard,
+            bootstrap: Bootstrap::default(),
+            params: Params { direct_failopen_enabled: false, ..Params::default() },
+        }
+    }
+
     /// The place of a slot among the slots, from 0.
     #[must_use]
     pub fn index_of(&self, interface: &Interface) -> Option<u32> {

@@ -281,7 +281,7 @@ fn is_tunnel(policy: &PoolPolicy, interface: &Interface) -> bool {
 }
 
 /// Finds the WAN, the LAN and what is local. What cannot be seen now is taken from the last look.
-fn surroundings(
+pub(crate) fn surroundings(
     policy: &PoolPolicy,
     known: Option<&Surroundings>,
     kernel: &KernelReading,

@@ -3,12 +3,12 @@
 //!
 //! **Invariant:** two equal states have equal futures.
 
-use super::assess::Assessment;
 use super::candidate::Candidate;
 use super::layout;
 use super::placement;
 use super::reason::Reason;
 use super::state::{Egress, PoolState, Slot, Surroundings};
+use crate::iproute::Link;
 use crate::machine::{Cut, Future, ReasonText};
 use crate::names::{Interface, PolicyName};
 use crate::plan::{Check, RouteQuery};
@@ -141,11 +141,11 @@ fn hosts(state: &PoolState) -> BTreeSet<&Interface> {
 }
 
 /// Whom a change concerns.
-pub(super) struct Touched<'a> {
+pub(crate) struct Touched<'a> {
     /// Clients that leave otherwise than before.
-    pub(super) moved: &'a [(&'a ClientKey, &'a Egress)],
+    pub(crate) moved: &'a [(&'a ClientKey, &'a Egress)],
     /// Slots with another endpoint than before.
-    pub(super) loaded: &'a [Interface],
+    pub(crate) loaded: &'a [Interface],
 }
 
 impl<'a> Touched<'a> {
@@ -164,18 +164,16 @@ impl<'a> Touched<'a> {
 }
 
 /// Asks the kernel where packets of clients go that a change concerns.
-pub(super) fn route_checks(
+pub(crate) fn route_checks(
     policy: &PoolPolicy,
     surroundings: &Surroundings,
-    sight: &Assessment<'_>,
+    links: &[Link],
     state: &PoolState,
     touched: &Touched<'_>,
 ) -> Vec<Check> {
     let mut checks = Vec::new();
     // The kernel answers for a LAN that is up only; one that is down has no packets to send astray.
-    let up = |lan: &&Interface| {
-        sight.kernel.links.iter().any(|link| link.up && link.name == lan.as_str())
-    };
+    let up = |lan: &&Interface| links.iter().any(|link| link.up && link.name == lan.as_str());
     let lan = surroundings.lan.iter().find(up);
     // A neighbour in the WAN's own subnet is what a careless `lookup main` would leak to.
     let neighbour = surroundings.wan_net.and_then(|net| {

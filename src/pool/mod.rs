@@ -6,13 +6,13 @@
 //!
 //! **Invariant:** nothing in this folder has an effect; all of it is values from values.
 
-mod ask;
-mod assess;
+pub(crate) mod ask;
+pub(crate) mod assess;
 mod bootstrap;
 pub mod candidate;
 mod decide;
 mod fetch;
-mod future;
+pub(crate) mod future;
 pub mod health;
 pub mod layout;
 pub mod placement;

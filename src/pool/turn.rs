@@ -266,7 +266,7 @@ impl<'a> Turn<'a> {
         checks.extend(future::route_checks(
             self.policy,
             self.surroundings,
-            self.sight,
+            &self.sight.kernel.links,
             &self.state,
             &touched,
         ));

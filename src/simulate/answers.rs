@@ -89,7 +89,8 @@ impl Lab {
             }
             // No pool asks for more than the time.
             // A pool asks for none of these.
-            Question::Core(_)
+            Question::Tunnels(_)
+            | Question::Core(_)
             | Question::Outline(_)
             | Question::Delays(_)
             | Question::Gost(_)

@@ -160,7 +160,7 @@ pub fn preview<M: Machine>(order: &Order<'_, M>) -> anyhow::Result<Preview> {
         Some(kernel) => kernel.world.clone(),
         None => own_world(&subject)?,
     };
-    let desired = complete(&record, decision.wished.world.clone());
+    let desired = complete(&record, M::whole(&subject, &decision));
     let missing = desired.sysctls.keys().filter(|path| !actual.sysctls.contains_key(*path));
     actual.sysctls.extend(crate::host::look::sysctls(&missing.cloned().collect())?);
     preview.from = decision.from;

@@ -206,6 +206,7 @@ impl Bench {
             Question::Names(_) => Reading::Names(BTreeMap::new()),
             other @ (Question::Carried(_)
             | Question::Standby(_)
+            | Question::Tunnels(_)
             | Question::Core(_)
             | Question::Delays(_)
             | Question::Gost(_)

@@ -303,6 +303,7 @@ impl Lab {
             Question::Kernel(_)
             | Question::List(_)
             | Question::Standby(_)
+            | Question::Tunnels(_)
             | Question::Core(_)
             | Question::Delays(_)
             | Question::Gost(_)

@@ -59,16 +59,20 @@ impl Faults {
         ));
         prov.nft(&format!(
             "table ip faults {{\n\
-             set blackhole {{ type ifname; }}\nset portal {{ type ifname; }}\n\
+             set blackhole {{ type ifname; }}\nset portal {{ type ifname; }}\nset dropped {{ type ipv4_addr; }}\n\
              chain pre {{ type nat hook prerouting priority dstnat; policy accept;\n\
              iifname @portal tcp dport 80 redirect to :{PORTAL_PORT}\n}}\n\
              chain between {{ type filter hook forward priority filter; policy accept;\n\
-             iifname @blackhole drop\noifname @blackhole drop\n}}\n}}\n"
+             iifname @blackhole drop\noifname @blackhole drop\n}}\n\
+             chain inside {{ type filter hook input priority filter; policy accept;\n\
+             iifname @blackhole meta l4proto udp ip daddr 198.51.100.0/24 drop\n\
+             iifname \"wg*\" meta l4proto udp ip daddr @dropped drop\n}}\n}}\n"
         ));
         Self { isp: isp.clone(), prov: prov.clone(), now: Arc::default() }
     }
 
-    /// The isp drops the tunnel's packets to and from endpoint `k` without a word; its address still answers a ping.
+    /// The tunnel's packets to and from endpoint `k` are dropped without a word, by the isp or inside another tunnel; its
+    /// address still answers a ping.
     pub fn drop(&self, k: usize) {
         self.change(|state| state.endpoints.insert((Fault::Dropped, k)));
     }
@@ -79,7 +83,7 @@ impl Faults {
         self.link(k, "down");
     }
 
-    /// The server of endpoint `k` shakes hands and forwards nothing.
+    /// The server of endpoint `k` shakes hands and forwards nothing, to no other endpoint either.
     pub fn blackhole(&self, k: usize) {
         self.change(|state| state.endpoints.insert((Fault::Blackhole, k)));
     }
@@ -162,6 +166,7 @@ impl Faults {
         ];
         let prov = [
             set("ip", "blackhole", &of(Fault::Blackhole).map(device).collect::<Vec<_>>()),
+            set("ip", "dropped", &of(Fault::Dropped).map(address).collect::<Vec<_>>()),
             set("ip", "portal", &of(Fault::Portal).map(device).collect::<Vec<_>>()),
         ];
         self.isp.nft(&isp.concat());

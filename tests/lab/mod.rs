@@ -10,6 +10,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part of the lab")]
 
 pub mod capture;
+pub mod chain;
 pub mod client;
 pub mod faults;
 pub mod gateway;

@@ -117,7 +117,8 @@ pub fn start(ground: &Ground, prov: &Space, holder: u32, count: usize) {
         assert!(there, "the server of endpoint {k} did not start: pids {pids:?}");
     }
     let mut script = String::from("set -e\n");
-    let mut lines = String::new();
+    // A user whose tunnel runs inside another one is answered by that one.
+    let mut lines = String::from("rule add pref 900 to 10.64.0.0/16 lookup main\n");
     for k in 1..=count {
         write!(
             script,

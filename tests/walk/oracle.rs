@@ -266,6 +266,7 @@ fn answers(
                 .collect()
         }
         Question::Standby(_)
+        | Question::Tunnels(_)
         | Question::Core(_)
         | Question::Carried(_)
         | Question::Delays(_)

@@ -62,6 +62,7 @@ pub(super) fn drive(
         all: hops.iter().map(|hop| hop.nodes.clone()).collect(),
         has_config: true,
         retries: retries(policy, &gost.services),
+        facts: None,
     }))
 }
 
@@ -145,7 +146,7 @@ pub(in crate::chain) fn retry_edits(
     retries: &[Retries],
 ) -> BTreeMap<Setting, Edit> {
     let gost = match &policy.driver {
-        Driver::Clash(_) => return BTreeMap::new(),
+        Driver::Clash(_) | Driver::Wireguard(_) => return BTreeMap::new(),
         Driver::Gost(driver) => &driver.gost,
     };
     let edit = |retries: &Retries| {

@@ -16,9 +16,9 @@ mod mullvad;
 mod nordvpn;
 mod program;
 mod shape;
-mod standby;
+mod written;
 
-pub use standby::standby;
+pub use written::{standby, tunnels};
 
 use crate::host::apply::MAX_CONFIG;
 use crate::host::files;

@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** whatever passes here can be stepped without another look at it.
 
-use super::{ChainPolicy, Driver, Hop, Strategy};
+use super::{ChainPolicy, Driver, Hop, Strategy, wireguard};
 use crate::policy::fault::PolicyFault;
 use crate::policy::pool::MAX_WAN_TIMEOUT_SEC;
 use crate::url::Target;
@@ -62,7 +62,17 @@ impl ChainPolicy {
             }
             validate_hop(hop)?;
             self.validate_legs(hop)?;
+            if let Driver::Wireguard(_) = &self.driver {
+                wireguard::validate_hop(hop)?;
+                continue;
+            }
             for node in &hop.nodes {
+                if node.config.is_some() {
+                    return fault(format!(
+                        "node {} of hop {name} has config, which is for driver wireguard: leave it out",
+                        node.name
+                    ));
+                }
                 if node.member.is_empty() || !members.insert(&node.member) {
                     return fault(format!(
                         "node {} of hop {name} has member {:?}, which is empty or another node's: a member goes out by one hop, so give each its own",
@@ -147,7 +157,8 @@ impl ChainPolicy {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.driver.has_legs() && !self.probe.urls.iter().any(Target::is_https) {
+        let by_core = matches!(self.driver, Driver::Clash(_));
+        if by_core && !self.probe.urls.iter().any(Target::is_https) {
             notes.push("probe.urls has no page over https: sing-box measures members by https://www.gstatic.com/generate_204 in its place".to_owned());
         }
         if let Driver::Gost(driver) = &self.driver {

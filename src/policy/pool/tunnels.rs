@@ -116,11 +116,14 @@ pub struct Test {
     pub parallel: u16,
     /// So many good ones end the testing of a list.
     pub enough: usize,
+    /// Their names, where no prefix and number give them; never written.
+    #[serde(skip)]
+    pub(crate) named: Vec<Interface>,
 }
 
 impl Default for Test {
     fn default() -> Self {
-        Self { interface_prefix: "vpnt".to_owned(), parallel: 4, enough: 20 }
+        Self { interface_prefix: "vpnt".to_owned(), parallel: 4, enough: 20, named: Vec::new() }
     }
 }
 
@@ -128,6 +131,9 @@ impl Test {
     /// The test interfaces, in order.
     #[must_use]
     pub fn interfaces(&self) -> Vec<Interface> {
+        if !self.named.is_empty() {
+            return self.named.clone();
+        }
         (1..=self.parallel)
             .filter_map(|n| Interface::try_from(format!("{}{n}", self.interface_prefix)).ok())
             .collect()
