@@ -7,11 +7,13 @@ mod check;
 mod completions;
 mod confirm;
 mod control;
+mod graph;
 mod history;
 mod init;
 mod kind;
 mod plan;
 mod publish;
+mod replay;
 mod schema;
 mod screen;
 mod simulate;
@@ -19,10 +21,12 @@ mod status;
 mod step;
 mod tell;
 
+use crate::graph::Format;
 use crate::host::policies::{Found, Unusable, find, last_good};
 use crate::machine::PartWish;
 use clap::{Args, Parser, Subcommand};
 use control::Wish;
+use plan::Form;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -79,6 +83,10 @@ enum Command {
     Completions(CompletionsArgs),
     /// Play a scripted world through the same decisions; needs no rights and touches nothing
     Simulate(SimulateArgs),
+    /// Decide again on what `step --record` wrote, and say whether it comes out the same
+    Replay(ReplayArgs),
+    /// Print the states and transitions of a kind, or of a policy with where it stands
+    Graph(GraphArgs),
 }
 
 /// Which policies are meant.
@@ -109,6 +117,12 @@ struct StepArgs {
     #[arg(long = "try", value_name = "SEC", conflicts_with = "plan",
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     try_sec: Option<u32>,
+    /// Also say what was seen, and which rule applied
+    #[arg(long, conflicts_with = "try_sec")]
+    explain: bool,
+    /// Write what the decision was made of to a file, for `replay`; no secret is in it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["plan", "try_sec"])]
+    record: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -127,6 +141,9 @@ struct PlanArgs {
     /// Print one JSON object a policy
     #[arg(long)]
     json: bool,
+    /// Also say what was seen, and which rule applied
+    #[arg(long)]
+    explain: bool,
 }
 
 #[derive(Debug, Args)]
@@ -242,6 +259,25 @@ struct SimulateArgs {
     json: bool,
 }
 
+#[derive(Debug, Args)]
+struct ReplayArgs {
+    /// The file that `step --record` wrote
+    bundle: PathBuf,
+    /// Print one JSON object a decision, a line each
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct GraphArgs {
+    /// A kind (pool, selector, guard, dns, chain), or a policy by name or path
+    #[arg(value_name = "KIND|POLICY")]
+    shown: String,
+    /// How the picture is written
+    #[arg(long, value_enum, default_value_t = Format::Mermaid)]
+    format: Format,
+}
+
 impl Places {
     fn state_dir(&self) -> PathBuf {
         self.state_dir.clone().unwrap_or_else(crate::host::environment::state_dir)
@@ -278,9 +314,15 @@ impl Taken {
 pub fn run(cli: Cli) -> ExitCode {
     let places = cli.places;
     let code = match cli.command {
-        Command::Step(args) if args.plan => plan::plan(&places, &args.wanted.policies, args.json),
+        Command::Step(args) if args.plan => {
+            let form = Form { json: args.json, explain: args.explain };
+            plan::plan(&places, &args.wanted.policies, form)
+        }
         Command::Step(args) => step::step(&places, &args),
-        Command::Plan(args) => plan::plan(&places, &args.wanted.policies, args.json),
+        Command::Plan(args) => {
+            let form = Form { json: args.json, explain: args.explain };
+            plan::plan(&places, &args.wanted.policies, form)
+        }
         Command::Confirm(args) if args.give_up => confirm::give_up(&places, &args.policy),
         Command::Confirm(args) => confirm::confirm(&places, &args.policy),
         Command::Status(args) => status::status(&places, &args),
@@ -308,6 +350,8 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Down(args) if args.plan => plan::down(&places, &args.policy),
         Command::Down(args) => control::control(&places, &args.policy, Wish::Down),
         Command::Init(args) => init::init(&places, &args),
+        Command::Replay(args) => replay::replay(&args),
+        Command::Graph(args) => graph::graph(&places, &args),
         Command::Simulate(args) => simulate::simulate(&args.scenario, args.json),
         Command::Schema(args) => schema::schema(args.described),
         Command::Completions(args) => completions::completions(args.shell),

@@ -39,17 +39,21 @@
 //! | [`check`], [`init`], [`simulate`] | the doctor, the first policy, and a policy played on a scripted world |
 //! | [`publish`], [`measure`], [`notice`] | what is shown to the world, measured, and told to people and the journal |
 //! | [`host`] | everything that touches the world: clock, files, processes, network |
+//! | [`explain`], [`bundle`], [`graph`] | why it was decided so, the same for others to decide again, and each machine as a picture |
 //! | [`cli`] | commands, what they print, and schemas |
 //!
 //! **Invariant:** only [`host`] touches the world, and only [`step`] and [`cli`] call it; the linter
 //! refuses a clock, a file, a process or a socket anywhere else.
 
+pub mod bundle;
 pub mod chain;
 pub mod check;
 pub mod clash;
 pub mod cli;
 pub mod dns;
+pub mod explain;
 pub mod gost;
+pub mod graph;
 pub mod guard;
 pub mod host;
 pub mod init;

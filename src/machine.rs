@@ -3,6 +3,7 @@
 //! **Invariant:** a machine has no effect and no clock; what it wants to know it asks for, and what
 //! it wants changed it says.
 
+use crate::graph::{Edge, Place};
 use crate::kernel::World;
 use crate::kernel::diff::Means;
 use crate::measure::Samples;
@@ -37,6 +38,14 @@ pub trait Machine {
     type State: Clone + PartialEq + Serialize + DeserializeOwned;
     /// What `status` shows: an object for machines, one screen for people.
     type Status: Serialize + fmt::Display;
+
+    /// Every transition that it makes, for pictures of it.
+    fn edges() -> Vec<Edge>;
+
+    /// Who stands where, for the same.
+    fn places(state: &Self::State) -> Vec<Place> {
+        vec![Place { part: None, state: Self::stands(state).0.into_owned() }]
+    }
 
     /// The state's name and since when, as reports say it.
     fn stands(state: &Self::State) -> (Cow<'static, str>, &Moment);

@@ -38,6 +38,7 @@ pub use tunnels::{TunnelsQuestion, TunnelsReading};
 
 use crate::setting::{Setting, Source, Value};
 use crate::time::Moment;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -128,7 +129,7 @@ impl Question {
 }
 
 /// What was seen of it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reading {
     /// The kernel.
     Kernel(Box<KernelReading>),

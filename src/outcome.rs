@@ -3,6 +3,7 @@
 //! **Invariant:** the exit codes are a contract with timers and scripts; a new ending gets a new
 //! variant and a place in the order of badness.
 
+use crate::explain::Explain;
 use crate::machine::ReasonText;
 use crate::names::PolicyName;
 use crate::status::Standing;
@@ -102,6 +103,9 @@ pub struct Report {
     pub changes: usize,
     /// How long it took.
     pub duration_ms: u64,
+    /// What was seen and which rule applied, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explain: Option<Explain>,
     /// The exit code.
     #[serde(skip, default = "fine")]
     pub exit: Exit,
@@ -128,6 +132,7 @@ impl Report {
             reasons: Vec::new(),
             changes: 0,
             duration_ms: 0,
+            explain: None,
             exit: Exit::Fine,
             standing: None,
         }

@@ -21,12 +21,15 @@ mod settings;
 mod survey;
 mod transact;
 mod undo;
+mod witness;
 
 pub use control::{down, part, pause, refresh, resume, switch};
 pub use on_trial::{confirm, give_up, try_out};
-pub use preview::{Preview, preview, preview_down};
+pub use preview::{preview, preview_down};
 pub use survey::{Survey, survey};
+pub use witness::witnessed;
 
+use crate::bundle::{Look, Witness};
 use crate::host::apply::Hands;
 use crate::host::observe::{Eyes, observe};
 use crate::host::store::{Folder, Held, Loaded, Opened, open_locked};
@@ -81,8 +84,19 @@ struct Run<'a, M: Machine> {
     wait: Option<on_trial::Wait>,
     /// What the report says beside the machine's reasons.
     notes: Vec<ReasonText>,
+    /// What is told of the decision, where that is wanted.
+    witness: Wanted,
+    /// When the machine was asked.
+    looks: Vec<Look>,
     /// The lists that are needed once the state is written, where one came and nothing was changed.
     lists: Option<BTreeSet<u32>>,
+}
+
+/// Whether it is told what a decision was made of.
+enum Wanted {
+    No,
+    Yes,
+    Told(Box<Witness>),
 }
 
 /// Steps one policy. What goes wrong is in the report.
@@ -168,6 +182,8 @@ fn begin<'a, M: Machine>(order: &'a Order<'a, M>) -> anyhow::Result<Begun<'a, M>
         commanded: false,
         wait: None,
         notes: Vec::new(),
+        witness: Wanted::No,
+        looks: Vec::new(),
         lists: None,
     })))
 }
@@ -218,7 +234,9 @@ impl<M: Machine> Run<'_, M> {
         self.rebuild()?;
         self.look_at_the_clock();
         let mut seen = Observation::new(self.started.clone());
-        match self.consider(&mut seen)? {
+        let considered = self.consider(&mut seen)?;
+        self.bear_witness(&seen, &considered)?;
+        match considered {
             Considered::Ask(_) => anyhow::bail!("the machine asks without end"),
             Considered::Unable(reasons) => {
                 let mut report = self.blank();
@@ -272,6 +290,7 @@ impl<M: Machine> Run<'_, M> {
             let in_time = now.since(&self.started) < budget / 2;
             let may_ask = in_time && !looks_on;
             let considered = M::consider(&self.subject(), seen, &now, may_ask);
+            self.looks.push(Look { now: now.clone(), may_ask });
             let Considered::Ask(questions) = considered else {
                 if testing {
                     self.held.commit(&self.record, &now)?;
@@ -282,6 +301,8 @@ impl<M: Machine> Run<'_, M> {
                 if looks_on {
                     return Ok(Considered::Ask(questions));
                 }
+                // What was asked for is not looked at, so the machine was as if not asked.
+                drop(self.looks.pop());
                 looks_on = true;
                 continue;
             }

@@ -12,8 +12,11 @@
 )]
 
 mod chain_world;
+mod edges;
 
 use chain_world::{Play, World, Write, policy, two_by_two};
+use edges::Transitions;
+use egressctl::chain::Chain;
 use egressctl::chain::name::NodeName;
 use egressctl::chain::state::{ChainState, HopState, Mode};
 use egressctl::machine::{PartWish, Settled};
@@ -145,11 +148,15 @@ fn key(play: &Play<'_>) -> Key {
     (state.settle, state.hops.iter().zip(play.world.seats()).map(hop).collect())
 }
 
+/// How many tests walk, first runs included.
+const WALKS: usize = 4;
+
 /// What was met on the walk.
 #[derive(Default)]
 struct Met {
     rows: BTreeSet<(Mode, Mode, String)>,
     reasons: BTreeSet<String>,
+    transitions: Transitions,
 }
 
 /// The two hops, what carries there, and what else there is.
@@ -283,6 +290,7 @@ fn edge(before: &Play<'static>, event: Event, met: &mut Met) -> Option<Play<'sta
         met.reasons.insert(code.to_owned());
     }
     for (hop, was) in state.hops.iter().zip(&old.hops) {
+        met.transitions.note(Some(was.mode.as_str()), hop.mode.as_str(), step.codes());
         let why = step.codes().last().copied().unwrap_or_default().to_owned();
         if hop.mode != was.mode || !changed.is_empty() {
             met.rows.insert((was.mode, hop.mode, why));
@@ -300,7 +308,10 @@ struct Walk {
 fn walk(policy: &'static ChainPolicy, events: &[Event]) -> Walk {
     let mut met = Met::default();
     let mut first = Play::new(policy);
-    first.step();
+    let step = first.step();
+    for hop in &first.state.as_ref().unwrap().hops {
+        met.transitions.note(None, hop.mode.as_str(), step.codes());
+    }
     let mut places = BTreeMap::from([(key(&first), 0)]);
     let mut plays = vec![first];
     let mut next = BTreeMap::new();
@@ -410,6 +421,7 @@ fn every_reachable_state_keeps_the_laws_and_leads_to_service() {
             (Mode::Closed, Mode::Backup, "replaced"),
         ],
     );
+    walk.met.transitions.are_those_of_walks::<Chain>(WALKS, |_, _, _| true);
 }
 
 #[test]
@@ -425,6 +437,7 @@ fn with_two_fails_and_a_last_resort_the_laws_hold_too() {
         ],
     );
     assert!(walk.met.reasons.contains("failing"));
+    walk.met.transitions.are_those_of_walks::<Chain>(WALKS, |_, _, _| true);
 }
 
 #[test]
@@ -434,6 +447,29 @@ fn a_persons_choice_and_pause_are_kept_in_every_state() {
     for code in ["persons-choice", "switched", "choice-lost", "settling", "closed"] {
         assert!(walk.met.reasons.contains(code), "{code}: {:?}", walk.met.reasons);
     }
+    walk.met.transitions.are_those_of_walks::<Chain>(WALKS, |_, _, _| true);
+}
+
+#[test]
+fn a_first_run_finds_a_chain_in_any_state() {
+    let mut transitions = Transitions::default();
+    let mut first = |params: &Json, dead: &[&'static str], selected: &str| {
+        let policy = short(params);
+        let mut play = Play::new(policy);
+        play.world.dead = dead.iter().copied().collect();
+        play.world.select("exit", selected);
+        let step = play.step();
+        for hop in &play.state.as_ref().unwrap().hops {
+            transitions.note(None, hop.mode.as_str(), step.codes());
+        }
+    };
+    first(&json!({}), &[], "b1");
+    first(&json!({}), &[], "b2");
+    first(&json!({}), &["a1", "b1"], "b1");
+    first(&json!({}), &["b2"], "b2");
+    first(&json!({}), &["b1", "b2"], "b1");
+    first(&json!({ "all_failed": "last_resort" }), &["b1", "b2"], "b1");
+    transitions.are_those_of_walks::<Chain>(WALKS, |_, _, _| true);
 }
 
 #[test]

@@ -11,8 +11,11 @@
 )]
 
 mod dns_world;
+mod edges;
 
 use dns_world::{Lab, Life, Online, Played, Writes, address, host, node, policy};
+use edges::Transitions;
+use egressctl::dns::Dns;
 use egressctl::dns::state::{Mode, PauseWhy, Verdict};
 use egressctl::machine::{PartWish, Settled};
 use egressctl::setting::{Value as Kept, Written};
@@ -386,10 +389,14 @@ fn is_live(lab: &Lab, nodes: usize, bounds: &mut BTreeMap<&'static str, usize>) 
     );
 }
 
+/// How many tests walk.
+const WALKS: usize = 4;
+
 /// Walks from nothing, at most so many states.
 fn walk(name: &str, start: &Lab, alphabet: &[Input], most: usize) -> BTreeSet<String> {
     let (mut seen, mut queue) = (BTreeSet::new(), VecDeque::new());
     let (mut rows, mut codes) = (BTreeMap::<String, usize>::new(), BTreeSet::new());
+    let mut transitions = Transitions::default();
     let (mut bounds, mut edges, mut whole) = (BTreeMap::new(), 0_usize, true);
     let nodes = start.policy.nodes.len();
     seen.insert(key(start));
@@ -405,6 +412,12 @@ fn walk(name: &str, start: &Lab, alphabet: &[Input], most: usize) -> BTreeSet<St
             let (next, played) = play(&lab, input);
             edges += 1;
             codes.extend(played.codes());
+            let was = played.before.as_ref().and_then(|state| state.hosts.get(&host(FI)));
+            if let Some(is) = played.future.state.hosts.get(&host(FI)) {
+                let said = played.codes();
+                let from = was.map(|host| host.mode.as_str());
+                transitions.note(from, is.mode.as_str(), said.iter().map(String::as_str));
+            }
             let from = played.decision.from.clone().unwrap_or_default();
             *rows.entry(format!("{from} -> {}", played.future.to)).or_default() += 1;
             let key = key(&next);
@@ -426,6 +439,11 @@ fn walk(name: &str, start: &Lab, alphabet: &[Input], most: usize) -> BTreeSet<St
         rows.len(),
     );
     println!("{rows:#?}");
+    // How a quarantine begins at once, and goes on after all were lost, has tests of its own.
+    let elsewhere = |from: Option<&str>, to: &str| {
+        to == "NATIVE_QUARANTINED" && (from == Some("NATIVE") || from == Some("STRANDED"))
+    };
+    transitions.are_those_of_walks::<Dns>(WALKS, |from, to, _| !elsewhere(from, to));
     codes
 }
 
@@ -530,4 +548,27 @@ fn a_pause_by_a_person_is_never_ended_by_anybody_else() {
         lab = next;
     }
     assert!(lab.state().nodes.contains_key(&node("de")));
+}
+
+#[test]
+fn a_quarantine_begins_at_once_where_one_failure_is_enough_and_goes_on_after_all_were_lost() {
+    let params = json!({
+        "check_interval_sec": APART, "fall": 1, "rise": 1, "minimum_stay_sec": STAY,
+        "flap_limit": 1, "flap_window_sec": 600, "quarantine_sec": 600, "mass_rounds": 1,
+    });
+    let hosts = json!({ FI: { "native": "fi", "fallbacks": ["de"] } });
+    let mut lab = Lab::new(policy(2, &hosts, &params));
+    lab.step();
+    assert_eq!(lab.mode(FI), Mode::Native);
+    lab.set(&["fi"], Life::Dead);
+    lab.next(APART);
+    assert_eq!(lab.mode(FI), Mode::NativeQuarantined);
+    lab.set(&["fi", "de"], Life::Dead);
+    while lab.mode(FI) == Mode::NativeQuarantined {
+        lab.next(APART);
+    }
+    assert_eq!(lab.mode(FI), Mode::Stranded);
+    lab.set(&["de"], Life::Alive);
+    lab.next(APART);
+    assert_eq!(lab.mode(FI), Mode::NativeQuarantined);
 }

@@ -12,8 +12,11 @@
     reason = "test code"
 )]
 
+mod edges;
 mod guard_world;
 
+use edges::Transitions;
+use egressctl::guard::Guard;
 use egressctl::guard::state::{GuardState, Mode, Verdict, Wait};
 use egressctl::machine::Settled;
 use egressctl::policy::GuardPolicy;
@@ -140,6 +143,7 @@ fn key(play: &Play<'_>) -> Option<Key> {
 struct Met {
     rows: BTreeSet<(&'static str, &'static str, String)>,
     reasons: BTreeSet<String>,
+    transitions: Transitions,
 }
 
 /// Takes one edge, and holds it to every invariant. `None`: nothing of the kind can happen here.
@@ -288,6 +292,7 @@ fn edge(before: &Play<'static>, event: Event, met: &mut Met) -> Option<Play<'sta
     for code in step.codes() {
         met.reasons.insert(code.to_owned());
     }
+    met.transitions.note(Some(mode.as_str()), state.mode.as_str(), step.codes());
     if mode != state.mode || !writes.is_empty() {
         let why = step.codes().last().copied().unwrap_or_default().to_owned();
         met.rows.insert((mode.as_str(), state.mode.as_str(), why));
@@ -310,6 +315,7 @@ fn every_reachable_state_keeps_the_laws_and_leads_to_service() {
         selected.clone_into(&mut play.world.selected);
         let step = play.step();
         met.reasons.extend(step.codes().into_iter().map(str::to_owned));
+        met.transitions.note(None, play.stands(), step.codes());
         places.insert(key(&play).unwrap(), plays.len());
         plays.push(play);
     }
@@ -432,6 +438,9 @@ fn every_reachable_state_keeps_the_laws_and_leads_to_service() {
     ] {
         assert!(met.reasons.contains(reason), "{reason} was not met in {:?}", met.reasons);
     }
+    // With two failures in a row a member is doubted before it is left: that row has a test of its own.
+    let elsewhere = |from: Option<&str>, to: &str| (from, to) == (Some("OBSERVING"), "SUSPECT");
+    met.transitions.are_those_of::<Guard>(|from, to, _| !elsewhere(from, to));
 }
 
 #[test]
@@ -471,4 +480,30 @@ fn a_round_that_passes_is_remembered_as_what_a_request_showed() {
     let state = play.state.as_ref().unwrap();
     assert_eq!(state.shown[AUTO].verdict, Verdict::Passed);
     assert_eq!(state.uses.as_deref(), Some(PICK));
+}
+
+#[test]
+fn where_one_failure_is_enough_a_group_that_was_observed_may_be_left_in_charge_of_nothing() {
+    let policy = policy(&json!({
+        "check_interval_sec": STEP, "failures_before_recovery": 1, "observe_passes": 9,
+        "candidates_per_step": 9, "backoff_min_sec": STEP, "backoff_max_sec": BACKOFF_MAX,
+        "give_back_max_sec": GIVE_BACK_MAX
+    }));
+    let mut play = Play::new(&policy);
+    play.step();
+    play.world.passes = [FAST].into();
+    let come_to = |play: &mut Play<'_>, state: &str| {
+        let steps = (0..9).take_while(|_| {
+            play.after(STEP);
+            play.stands() != state
+        });
+        assert!(steps.count() < 9, "it does not come to {state}: {:?}", play.state);
+    };
+    come_to(&mut play, "TEMPORARY");
+    play.world.passes = [FAST, PICK].into();
+    come_to(&mut play, "OBSERVING");
+    play.world.passes.clear();
+    let step = play.after(BACKOFF_MAX);
+    assert!(step.codes().contains(&"no-member-passes"), "{:?}", step.reasons);
+    assert_eq!(play.stands(), "SUSPECT");
 }

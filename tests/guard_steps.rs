@@ -441,6 +441,13 @@ fn what_the_policy_does_not_name_is_found_in_the_cores_files_and_their_secret_is
             tell(bench.run(args));
             tell(bench.run(&[args, &["--json"]].concat()));
         }
+        let bundle = files.path().join("why.json");
+        let record = ["step", "home", "--now", "--explain", "--record"];
+        tell(bench.run(&[&record[..], &[bundle.to_str().unwrap()]].concat()));
+        let recorded = std::fs::read_to_string(&bundle).unwrap();
+        assert!(!recorded.contains(SECRET), "{recorded}");
+        let replayed = bench.run(&["replay", bundle.to_str().unwrap()]);
+        assert!(replayed.out.contains("the decision is the recorded one"), "{replayed:?}");
         tell(bench.run(&["switch", "home", SLOW]));
         tell(bench.run(&["switch", "home", AUTO]));
         // The core has another secret than the file says, and is asked for by a person.

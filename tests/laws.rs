@@ -32,10 +32,14 @@
     reason = "test code"
 )]
 
+mod edges;
 mod walk;
 mod world;
 
+use edges::Transitions;
 use egressctl::policy::PoolPolicy;
+use egressctl::pool::Pool;
+use egressctl::pool::state::Mode;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -295,8 +299,14 @@ fn every_reachable_state_is_lawful_and_comes_back_and_every_row_and_reason_is_re
         found.iter().map(|found| found.bound).max().unwrap_or(0),
     );
     let sights: BTreeSet<Sight> = found.into_iter().flat_map(|found| found.sights).collect();
+    let mut transitions = Transitions::default();
+    for sight in &sights {
+        let from = sight.from.map(Mode::as_str);
+        transitions.note(from, sight.to.as_str(), sight.codes.iter().map(String::as_str));
+    }
     let said: BTreeSet<&str> =
         sights.iter().flat_map(|sight| sight.codes.iter().map(String::as_str)).collect();
+    transitions.are_those_of::<Pool>(|_, _, _| only.is_none());
     let known = codes();
     assert!(known.len() > 40 && said.is_subset(&known), "reasons are read wrongly: {known:?}");
     let mut unsaid: BTreeSet<&str> = known.difference(&said).copied().collect();

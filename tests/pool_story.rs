@@ -321,6 +321,16 @@ fn status_and_history_tell_the_same_story_in_the_fields_of_the_contract() {
     assert_eq!(status["last_step"]["transition"], "NORMAL -> LOCAL_REPAIR", "{status:#}");
     assert_eq!(status["slots"][0]["health"], "failed");
     pool.goes("LOCAL_REPAIR", "NORMAL");
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("why.json").display().to_string();
+    let ran = lab.gw().egressctl(&["step", "home", "--now", "--record", &bundle]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let recorded = std::fs::read_to_string(&bundle).unwrap();
+    for k in 1..=9 {
+        assert!(!recorded.contains(&lab::provider::Keys::user(k).private), "the key of p{k}");
+    }
+    let replayed = lab.gw().egressctl(&["replay", &bundle]);
+    assert!(replayed.stdout.contains("the decision is the recorded one"), "{replayed:?}");
     let told = lab.gw().egressctl(&["history", "home", "--json"]);
     let lines: Vec<serde_json::Value> =
         told.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

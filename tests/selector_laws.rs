@@ -11,10 +11,13 @@
     reason = "test code"
 )]
 
+mod edges;
 mod selector_world;
 
+use edges::Transitions;
 use egressctl::machine::Settled;
 use egressctl::policy::SelectorPolicy;
+use egressctl::selector::Selector;
 use egressctl::selector::state::{Chosen, Mode, SelectorState};
 use egressctl::time::Moment;
 use selector_world::{Answer, PRIMARY, Play, RESERVE, Step, THIRD, Write, policy};
@@ -169,6 +172,7 @@ fn key(play: &Play<'_>) -> Option<Key> {
 struct Met {
     rows: BTreeSet<(&'static str, &'static str, String)>,
     reasons: BTreeSet<String>,
+    transitions: Transitions,
 }
 
 /// Makes an event happen to the world. What a person selected by it, if that is another member.
@@ -259,6 +263,8 @@ fn edge(before: &Play<'static>, event: Event, met: &mut Met) -> Option<Play<'sta
         met.reasons.insert(code.to_owned());
     }
     let (from, to) = (before.stands(), play.stands());
+    let resumed = (event == Event::Resume).then_some("resume");
+    met.transitions.note(Some(from), to, step.codes().into_iter().chain(resumed));
     if from != to || !play.world.writes.is_empty() {
         let why = step.codes().last().copied().unwrap_or_default().to_owned();
         met.rows.insert((from, to, why));
@@ -408,6 +414,7 @@ fn every_reachable_state_keeps_the_laws() {
         selected.clone_into(&mut play.world.selected);
         let step = play.step();
         assert_eq!(step.codes().first(), Some(&"found"));
+        met.transitions.note(None, play.stands(), step.codes());
         assert_eq!(play.paused, selected == THIRD);
         assert!(play.world.writes.is_empty());
         known.insert(key(&play).unwrap(), states.len());
@@ -441,6 +448,7 @@ fn every_reachable_state_keeps_the_laws() {
     eprintln!("{} states, {} edges, {:?}", states.len(), next.len(), begun.elapsed());
     lives(&states, &next);
     every_row_and_reason(&met);
+    met.transitions.are_those_of::<Selector>(|_, _, _| true);
 }
 
 /// From every state that is not paused, what should come comes, and in time.

@@ -11,6 +11,7 @@
 mod ask;
 pub mod combos;
 mod drive;
+mod edges;
 mod lanes;
 pub mod legs;
 pub mod marks;
@@ -33,6 +34,7 @@ pub use reason::Reason;
 pub use state::ChainState;
 
 use crate::clash::choice::Confirmed;
+use crate::graph::{Edge, Place};
 use crate::kernel::World;
 use crate::kernel::diff::Means;
 use crate::machine::{
@@ -63,6 +65,22 @@ impl Machine for Chain {
     type Status = status::ChainStatus;
 
     const KIND: Kind = Kind::Chain;
+
+    fn edges() -> Vec<Edge> {
+        let edge =
+            |(from, to, codes): &(Option<state::Mode>, state::Mode, &'static [&'static str])| {
+                Edge { from: from.map(state::Mode::as_str), to: to.as_str(), codes }
+            };
+        edges::EDGES.iter().map(edge).collect()
+    }
+
+    fn places(state: &ChainState) -> Vec<Place> {
+        let place = |hop: &state::HopState| Place {
+            part: Some(hop.name.to_string()),
+            state: hop.mode.as_str().to_owned(),
+        };
+        state.hops.iter().map(place).collect()
+    }
 
     fn stands(state: &ChainState) -> (Cow<'static, str>, &Moment) {
         (state.stands.clone().into(), &state.since)

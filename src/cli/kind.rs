@@ -2,12 +2,14 @@
 //!
 //! **Invariant:** a command is written once, for any machine.
 
+use crate::bundle::{self, Bundle, Replayed};
 use crate::chain::Chain;
 use crate::dns::Dns;
+use crate::graph::Edge;
 use crate::guard::Guard;
 use crate::host::policies::Found;
 use crate::machine::Machine;
-use crate::policy::Policy;
+use crate::policy::{Kind, Policy};
 use crate::pool::Pool;
 use crate::selector::Selector;
 use crate::step::Order;
@@ -39,6 +41,28 @@ pub(super) fn with<W: Work>(found: &Found, state_dir: &Path, manner: Manner, wor
         Policy::Guard(policy) => work.with(&order::<Guard>(found, policy, state_dir, manner)),
         Policy::Dns(policy) => work.with(&order::<Dns>(found, policy, state_dir, manner)),
         Policy::Chain(policy) => work.with(&order::<Chain>(found, policy, state_dir, manner)),
+    }
+}
+
+/// The transitions of a kind.
+pub(super) fn edges(kind: Kind) -> Vec<Edge> {
+    match kind {
+        Kind::Pool => Pool::edges(),
+        Kind::Selector => Selector::edges(),
+        Kind::Guard => Guard::edges(),
+        Kind::Dns => Dns::edges(),
+        Kind::Chain => Chain::edges(),
+    }
+}
+
+/// Decides again with the machine of a policy's kind.
+pub(super) fn replay(policy: &Policy, bundle: &Bundle) -> Result<Replayed, String> {
+    match policy {
+        Policy::Pool(policy) => bundle::replay::<Pool>(policy, bundle),
+        Policy::Selector(policy) => bundle::replay::<Selector>(policy, bundle),
+        Policy::Guard(policy) => bundle::replay::<Guard>(policy, bundle),
+        Policy::Dns(policy) => bundle::replay::<Dns>(policy, bundle),
+        Policy::Chain(policy) => bundle::replay::<Chain>(policy, bundle),
     }
 }
 

@@ -2,12 +2,22 @@
 
 use super::kind::{self, Manner, Work};
 use super::{Places, complain, note, say};
+use crate::explain::Preview;
 use crate::machine::Machine;
 use crate::outcome::Exit;
-use crate::step::{Order, Preview, preview, preview_down};
+use crate::step::{Order, preview, preview_down};
+
+/// How a plan is printed.
+#[derive(Clone, Copy)]
+pub(super) struct Form {
+    /// As a JSON object.
+    pub(super) json: bool,
+    /// With what was seen, and which rule applied.
+    pub(super) explain: bool,
+}
 
 /// Prints what a step would do.
-pub(super) fn plan(places: &Places, wanted: &[String], json: bool) -> u8 {
+pub(super) fn plan(places: &Places, wanted: &[String], form: Form) -> u8 {
     let state_dir = places.state_dir();
     let mut worst = Exit::Fine;
     for found in places.find(wanted) {
@@ -15,7 +25,7 @@ pub(super) fn plan(places: &Places, wanted: &[String], json: bool) -> u8 {
             note(found);
             kind::with(found, &state_dir, MANNER, Step)
         });
-        worst = worst.max(show(shown, json));
+        worst = worst.max(show(shown, form));
     }
     worst.code()
 }
@@ -29,7 +39,7 @@ pub(super) fn down(places: &Places, wanted: &str) -> u8 {
             .as_ref()
             .map_err(ToString::to_string)
             .map(|found| kind::with(found, &state_dir, MANNER, Down));
-        worst = worst.max(show(shown, false));
+        worst = worst.max(show(shown, Form { json: false, explain: false }));
     }
     worst.code()
 }
@@ -57,8 +67,8 @@ impl Work for Down {
     }
 }
 
-fn show(shown: Result<anyhow::Result<Preview>, String>, json: bool) -> Exit {
-    let preview = match shown {
+fn show(shown: Result<anyhow::Result<Preview>, String>, form: Form) -> Exit {
+    let mut preview = match shown {
         Err(unusable) => {
             complain(&unusable);
             return Exit::Invalid;
@@ -69,7 +79,10 @@ fn show(shown: Result<anyhow::Result<Preview>, String>, json: bool) -> Exit {
         }
         Ok(Ok(preview)) => preview,
     };
-    if json {
+    if !form.explain {
+        preview.explain = None;
+    }
+    if form.json {
         match serde_json::to_string(&preview) {
             Ok(line) => say(&line),
             Err(error) => complain(&format!("the plan cannot be written: {error}")),

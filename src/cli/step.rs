@@ -2,7 +2,11 @@
 
 use super::kind::{self, Manner, Work};
 use super::{Places, StepArgs, Taken, complain, note, say, tell};
+use crate::bundle::{self, Blank, Witness};
+use crate::explain::Explain;
+use crate::host::files::write_atomically;
 use crate::host::policies::keep;
+use crate::host::secrets;
 use crate::host::{clock, side_by_side, waiter};
 use crate::machine::Machine;
 use crate::outcome::{Ending, Exit, Report};
@@ -11,6 +15,9 @@ use crate::time::Moment;
 use std::io::IsTerminal as _;
 use std::path::Path;
 use std::time::Duration;
+
+/// Nobody else has to read what a gateway does.
+const MODE: u32 = 0o600;
 
 /// Steps the policies side by side, prints a line each in their order, and gives the worst code.
 pub(super) fn step(places: &Places, args: &StepArgs) -> u8 {
@@ -31,13 +38,24 @@ pub(super) fn step(places: &Places, args: &StepArgs) -> u8 {
     }
     let manner = Manner { adopt: args.adopt, now: args.now || args.try_sec.is_some() };
     let trial = args.try_sec.map(|sec| Duration::from_secs(u64::from(sec)));
-    let reports = side_by_side(&all, |taken| match trial {
-        None => one(taken, &state_dir, manner, None),
+    let tells = args.explain || args.record.is_some();
+    let done = side_by_side(&all, |taken| match trial {
+        None => one(taken, &state_dir, manner, One { trial: None, tells }),
         Some(wait) => match wait_for(taken, places, wait) {
-            Ok(()) => one(taken, &state_dir, manner, trial),
-            Err(error) => nobody_waits(taken, &error),
+            Ok(()) => one(taken, &state_dir, manner, One { trial, tells }),
+            Err(error) => (nobody_waits(taken, &error), None),
         },
     });
+    if let Some(file) = &args.record {
+        worst = worst.max(record(file, &all, &done));
+    }
+    let reports: Vec<Report> = done
+        .into_iter()
+        .map(|(mut report, witness)| {
+            report.explain = witness.filter(|_| args.explain).map(|witness| witness.explain);
+            report
+        })
+        .collect();
     let looked_at_nothing = |report: &Report| match report.outcome {
         Ending::NotDue | Ending::Busy => true,
         Ending::Steady
@@ -56,6 +74,7 @@ pub(super) fn step(places: &Places, args: &StepArgs) -> u8 {
             }
         } else {
             tell::line(report);
+            report.explain.iter().flat_map(Explain::lines).for_each(|line| say(&line));
         }
     }
     if is_news {
@@ -65,15 +84,15 @@ pub(super) fn step(places: &Places, args: &StepArgs) -> u8 {
 }
 
 /// Steps a policy, and keeps its text for the day on which its file is invalid.
-fn one(taken: &Taken, state_dir: &Path, manner: Manner, trial: Option<Duration>) -> Report {
-    let mut report = kind::with(&taken.found, state_dir, manner, One { trial });
+fn one(taken: &Taken, state_dir: &Path, manner: Manner, one: One) -> (Report, Option<Witness>) {
+    let (mut report, witness) = kind::with(&taken.found, state_dir, manner, one);
     if let Some(why) = &taken.invalid {
         let exit = report.exit.max(Exit::Invalid);
         report = report.because("policy-invalid", why.clone());
         report.exit = exit;
-        return report;
+        return (report, witness);
     }
-    match report.outcome {
+    let report = match report.outcome {
         Ending::Steady | Ending::Applied | Ending::RolledBack | Ending::Recovered => {
             match keep(state_dir, &taken.found) {
                 Ok(()) => report,
@@ -81,6 +100,31 @@ fn one(taken: &Taken, state_dir: &Path, manner: Manner, trial: Option<Duration>)
             }
         }
         Ending::Failed | Ending::Busy | Ending::NotDue => report,
+    };
+    (report, witness)
+}
+
+/// Writes what decisions were made of, a line a policy.
+fn record(file: &Path, all: &[Taken], done: &[(Report, Option<Witness>)]) -> Exit {
+    let line = |(taken, (report, witness)): (&Taken, &(Report, Option<Witness>))| {
+        let witness = witness.as_ref()?;
+        let kind = taken.found.policy.kind();
+        let blank = Blank::of(&secrets::held_by(&taken.found.text));
+        Some(bundle::text(report, witness, kind, &taken.found.text, &blank))
+    };
+    let written = (|| {
+        let lines: Vec<String> =
+            all.iter().zip(done).filter_map(line).collect::<serde_json::Result<_>>()?;
+        anyhow::ensure!(!lines.is_empty(), "nothing was decided, so there is nothing to record");
+        let file = std::path::absolute(file)?;
+        write_atomically(&file, (lines.join("\n") + "\n").as_bytes(), MODE)
+    })();
+    match written {
+        Ok(()) => Exit::Fine,
+        Err(error) => {
+            complain(&format!("recording to {}: {error:#}", file.display()));
+            Exit::Failed
+        }
     }
 }
 
@@ -109,18 +153,22 @@ fn nobody_waits(taken: &Taken, error: &anyhow::Error) -> Report {
 }
 
 /// A step of one policy.
+#[derive(Clone, Copy)]
 struct One {
     /// How long what it changes is on trial.
     trial: Option<Duration>,
+    /// Whether it tells what it has seen and decided.
+    tells: bool,
 }
 
 impl Work for One {
-    type Done = Report;
+    type Done = (Report, Option<Witness>);
 
-    fn with<M: Machine>(self, order: &Order<'_, M>) -> Report {
+    fn with<M: Machine>(self, order: &Order<'_, M>) -> Self::Done {
         match self.trial {
-            Some(wait) => crate::step::try_out(order, wait),
-            None => crate::step::step(order),
+            Some(wait) => (crate::step::try_out(order, wait), None),
+            None if self.tells => crate::step::witnessed(order),
+            None => (crate::step::step(order), None),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! **Invariant:** nothing in this folder has an effect; all of it is values from values.
 
 mod ask;
+mod edges;
 pub mod name;
 pub mod reason;
 pub mod record;
@@ -22,6 +23,7 @@ pub use ask::{REFERENCE, own_check, serving_check};
 pub use reason::Reason;
 pub use state::DnsState;
 
+use crate::graph::{Edge, Place};
 use crate::kernel::World;
 use crate::machine::{
     Carried, Considered, Decision, Future, Machine, PartWish, Pausing, Proof, ReasonText, Rhythm,
@@ -53,6 +55,22 @@ impl Machine for Dns {
     type Status = status::DnsStatus;
 
     const KIND: Kind = Kind::Dns;
+
+    fn edges() -> Vec<Edge> {
+        let edge =
+            |(from, to, codes): &(Option<state::Mode>, state::Mode, &'static [&'static str])| {
+                Edge { from: from.map(state::Mode::as_str), to: to.as_str(), codes }
+            };
+        edges::EDGES.iter().map(edge).collect()
+    }
+
+    fn places(state: &DnsState) -> Vec<Place> {
+        let place = |(host, known): (&name::HostName, &state::Host)| Place {
+            part: Some(host.to_string()),
+            state: known.mode.as_str().to_owned(),
+        };
+        state.hosts.iter().map(place).collect()
+    }
 
     fn stands(state: &DnsState) -> (Cow<'static, str>, &Moment) {
         (state.stands.clone().into(), &state.since)

@@ -9,6 +9,7 @@
 //! overwritten.
 
 mod ask;
+mod edges;
 mod place;
 mod proof;
 pub mod reason;
@@ -22,6 +23,7 @@ mod turn;
 pub use reason::Reason;
 pub use state::GuardState;
 
+use crate::graph::Edge;
 use crate::kernel::World;
 use crate::machine::{
     Carried, Considered, Decision, Future, Machine, Pausing, Proof, ReasonText, Rhythm, Subject,
@@ -53,6 +55,14 @@ impl Machine for Guard {
     type Status = status::GuardStatus;
 
     const KIND: Kind = Kind::Guard;
+
+    fn edges() -> Vec<Edge> {
+        let edge =
+            |(from, to, codes): &(Option<state::Mode>, state::Mode, &'static [&'static str])| {
+                Edge { from: from.map(state::Mode::as_str), to: to.as_str(), codes }
+            };
+        edges::EDGES.iter().map(edge).collect()
+    }
 
     fn stands(state: &GuardState) -> (Cow<'static, str>, &Moment) {
         (state.mode.as_str().into(), &state.since)

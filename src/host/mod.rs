@@ -32,6 +32,7 @@ pub mod resolve;
 mod retry_after;
 pub mod rights;
 pub mod secret;
+pub mod secrets;
 pub mod setting;
 pub mod store;
 pub mod terminal;

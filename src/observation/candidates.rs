@@ -60,7 +60,7 @@ pub struct Validators {
 }
 
 /// What the provider said.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ListReading {
     /// A list.
     Listed {
@@ -117,7 +117,7 @@ pub struct Trial {
 }
 
 /// How a trial went.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialReading {
     /// When it ended.
     pub at: Moment,
@@ -126,7 +126,7 @@ pub struct TrialReading {
 }
 
 /// What a trial showed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TrialResult {
     /// It carries requests.
     Passed {

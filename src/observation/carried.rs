@@ -4,6 +4,7 @@
 
 use crate::names::Interface;
 use crate::time::Moment;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A look at the counters of devices.
@@ -16,7 +17,7 @@ pub struct CarriedQuestion {
 }
 
 /// What they have received.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CarriedReading {
     /// When it was looked.
     pub at: Moment,

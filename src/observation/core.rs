@@ -28,7 +28,7 @@ pub struct CoreQuestion {
 }
 
 /// How a look at a core went.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CoreReading {
     /// When it was seen.
     pub at: Moment,
@@ -37,7 +37,7 @@ pub struct CoreReading {
 }
 
 /// Why nothing is seen of a core.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CoreFault {
     /// Nobody listens, or nobody answers: it is down or restarting.
     Down(String),
@@ -48,7 +48,7 @@ pub enum CoreFault {
 }
 
 /// A core that answers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CoreSeen {
     /// Which program it is.
     pub program: Program,
@@ -65,7 +65,7 @@ pub struct CoreSeen {
 }
 
 /// How a look at a core's own configuration went.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConfigReading {
     /// It was not asked for.
     Unasked,
@@ -108,7 +108,7 @@ pub struct Process {
 }
 
 /// A group of a core.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     /// Its type, such as `Selector`.
     pub kind: String,
@@ -119,7 +119,7 @@ pub struct Group {
 }
 
 /// Why nothing is known of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GroupFault {
     /// The core has nothing of that name.
     Missing,
@@ -135,7 +135,7 @@ pub enum GroupFault {
 }
 
 /// What flows through a core.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Bytes received since it began.
     pub received: u64,
@@ -146,7 +146,7 @@ pub struct Traffic {
 }
 
 /// An open connection of a core.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flow {
     /// Its name for the core.
     pub id: String,
@@ -159,7 +159,7 @@ pub struct Flow {
 }
 
 /// What a core's own configuration says and its API does not.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreConfig {
     /// Whether it keeps what was selected over a restart.
     pub keeps_choices: bool,
@@ -172,7 +172,7 @@ pub struct CoreConfig {
 }
 
 /// A proxy of a core on this machine, and where its rules lead what comes in there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inbound {
     /// Its name.
     pub tag: String,

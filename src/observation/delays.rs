@@ -25,7 +25,7 @@ pub struct DelayQuestion {
 }
 
 /// What the core measured.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DelayReading {
     /// When the last of it was said.
     pub at: Moment,

@@ -5,6 +5,7 @@
 use super::{CoreFault, Life, Process};
 use crate::setting::Gost;
 use crate::time::Moment;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A look at a gost.
@@ -21,7 +22,7 @@ pub struct GostQuestion {
 }
 
 /// How a look at a gost went.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GostReading {
     /// When it was seen.
     pub at: Moment,
@@ -30,7 +31,7 @@ pub struct GostReading {
 }
 
 /// A gost that answers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GostSeen {
     /// What tells it from itself after a restart.
     pub life: Life,
@@ -43,7 +44,7 @@ pub struct GostSeen {
 }
 
 /// A hop of a gost.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GostHop {
     /// Its name.
     pub name: String,
@@ -54,7 +55,7 @@ pub struct GostHop {
 }
 
 /// A service of a gost.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GostService {
     /// Its name.
     pub name: String,

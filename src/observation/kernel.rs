@@ -80,7 +80,7 @@ impl From<&Ends> for Keys {
 }
 
 /// The kernel, as far as it concerns one policy.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelReading {
     /// Our own objects.
     pub world: World,

@@ -5,12 +5,13 @@
 
 use crate::dns::name::HostName;
 use crate::time::Moment;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 /// One thing to ask one node.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeCheck {
     /// The node's address, whatever a record says.
     pub address: Ipv4Addr,
@@ -21,7 +22,7 @@ pub struct NodeCheck {
 }
 
 /// What is done to find out whether a node lives.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Handshake {
     /// A connection is made.
     Tcp {
@@ -74,16 +75,17 @@ impl Handshake {
 }
 
 /// What nodes showed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodesReading {
     /// When the last of them was seen.
     pub at: Moment,
     /// One a check.
+    #[serde(with = "pairs")]
     pub checks: BTreeMap<NodeCheck, NodeReading>,
 }
 
 /// What a node showed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NodeReading {
     /// It lives.
     Passed {
@@ -94,4 +96,23 @@ pub enum NodeReading {
     Failed(String),
     /// It could not be asked.
     Unknown(String),
+}
+
+/// A map as a list of pairs: JSON has no keys but text.
+mod pairs {
+    use super::{BTreeMap, NodeCheck, NodeReading};
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        checks: &BTreeMap<NodeCheck, NodeReading>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_seq(checks)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<BTreeMap<NodeCheck, NodeReading>, D::Error> {
+        Ok(Vec::<(NodeCheck, NodeReading)>::deserialize(from)?.into_iter().collect())
+    }
 }

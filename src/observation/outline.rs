@@ -5,10 +5,11 @@
 use super::Program;
 use crate::proxy::Proxy;
 use crate::setting::Control;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a core was told, as far as it matters to who steers it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outline {
     /// Which program it is for.
     pub program: Program,

@@ -103,7 +103,7 @@ pub enum Expect {
 }
 
 /// Readings of pages.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PagesReading {
     /// When the last of them was seen.
     pub at: Moment,
@@ -112,7 +112,7 @@ pub struct PagesReading {
 }
 
 /// How one page answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PageReading {
     /// It answered.
     Answer {

@@ -4,6 +4,7 @@
 
 use crate::kernel::ConfigRef;
 use crate::pool::candidate::Candidate;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Which file describes the standby tunnel.
@@ -18,7 +19,7 @@ pub struct StandbyQuestion {
 }
 
 /// What the file says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StandbyReading {
     /// The tunnel that it describes, or why it describes none.
     pub described: Result<Candidate, String>,

@@ -11,6 +11,7 @@ pub(crate) mod assess;
 mod bootstrap;
 pub mod candidate;
 mod decide;
+mod edges;
 mod fetch;
 pub(crate) mod future;
 pub mod health;
@@ -36,6 +37,7 @@ pub mod wish;
 pub use reason::Reason;
 pub use state::PoolState;
 
+use crate::graph::Edge;
 use crate::kernel::diff::Means;
 use crate::machine::{Considered, Decision, Future, Machine, Pausing, ReasonText, Rhythm, Subject};
 use crate::measure::Samples;
@@ -63,6 +65,14 @@ impl Machine for Pool {
     type Status = status::PoolStatus;
 
     const KIND: Kind = Kind::Pool;
+
+    fn edges() -> Vec<Edge> {
+        let edge =
+            |(from, to, codes): &(Option<state::Mode>, state::Mode, &'static [&'static str])| {
+                Edge { from: from.map(state::Mode::as_str), to: to.as_str(), codes }
+            };
+        edges::EDGES.iter().map(edge).collect()
+    }
 
     fn stands(state: &PoolState) -> (Cow<'static, str>, &Moment) {
         (state.mode.as_str().into(), &state.since)

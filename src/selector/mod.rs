@@ -10,6 +10,7 @@
 pub mod activity;
 mod ask;
 mod drive;
+mod edges;
 mod layout;
 pub mod reason;
 mod sight;
@@ -20,6 +21,7 @@ mod turn;
 pub use reason::Reason;
 pub use state::SelectorState;
 
+use crate::graph::Edge;
 use crate::machine::{
     Carried, Considered, Decision, Future, Machine, Pausing, Proof, ReasonText, Rhythm, Settled,
     Subject,
@@ -54,6 +56,14 @@ impl Machine for Selector {
     type Status = status::SelectorStatus;
 
     const KIND: Kind = Kind::Selector;
+
+    fn edges() -> Vec<Edge> {
+        let edge =
+            |(from, to, codes): &(Option<state::Mode>, state::Mode, &'static [&'static str])| {
+                Edge { from: from.map(state::Mode::as_str), to: to.as_str(), codes }
+            };
+        edges::EDGES.iter().map(edge).collect()
+    }
 
     fn stands(state: &SelectorState) -> (Cow<'static, str>, &Moment) {
         (state.mode.as_str().into(), &state.since)

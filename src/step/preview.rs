@@ -4,95 +4,16 @@
 //! test are taken to pass.
 
 use super::Order;
+use crate::explain::{Change, Decided, Preview, complete, evidence};
 use crate::host::apply::Hands;
 use crate::host::clock;
 use crate::host::observe::{Eyes, observe};
 use crate::host::store::{Folder, ReadOnly, read_only};
 use crate::kernel::World;
 use crate::kernel::diff::diff;
-use crate::kernel::read::sha256;
-use crate::machine::{Considered, Machine, ReasonText, Subject};
-use crate::names::PolicyName;
+use crate::machine::{Considered, Decision, Machine, ReasonText, Subject};
 use crate::observation::{Observation, TrialResult};
-use crate::outcome::harmless;
-use crate::plan::{Action, Check, Step};
 use crate::record::Record;
-use serde::Serialize;
-use std::fmt;
-
-/// What a step would do.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Preview {
-    /// The policy.
-    pub policy: PolicyName,
-    /// Where the machine stands; `null` on the first run.
-    pub from: Option<String>,
-    /// Where it would stand.
-    pub to: Option<String>,
-    /// Why.
-    pub reasons: Vec<ReasonText>,
-    /// The changes, in order, each with what takes it back.
-    pub steps: Vec<Change>,
-    /// What must be true afterwards.
-    pub checks: Vec<String>,
-}
-
-/// One change.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
-    /// The commands that make it.
-    #[serde(rename = "do")]
-    pub forward: Vec<String>,
-    /// The commands that take it back.
-    pub undo: Vec<String>,
-}
-
-impl Change {
-    /// Steps as commands. A setting of an interface that the steps make goes with the interface.
-    fn all(steps: &[Step]) -> Vec<Self> {
-        let goes_with = |path: &str, made: &Step| {
-            let Action::CreateTunnel { interface, .. } = &made.action else { return false };
-            path.split('/').any(|part| part == interface.as_str())
-        };
-        let undo = |step: &Step| {
-            let Action::Sysctl { path, .. } = &step.action else { return step.undo.clone() };
-            let maker = steps.iter().find(|made| goes_with(path, made));
-            maker.unwrap_or(step).undo.clone()
-        };
-        let change = |step: &Step| Self {
-            forward: vec![step.action.command()],
-            undo: undo(step).iter().map(Action::command).collect(),
-        };
-        steps.iter().map(change).collect()
-    }
-}
-
-impl fmt::Display for Preview {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |state: &Option<String>| state.clone().unwrap_or_else(|| "none".to_owned());
-        if self.from == self.to {
-            writeln!(f, "{}: {}", self.policy, name(&self.to))?;
-        } else {
-            writeln!(f, "{}: {} -> {}", self.policy, name(&self.from), name(&self.to))?;
-        }
-        for reason in &self.reasons {
-            writeln!(f, "  because {}", harmless(&reason.text))?;
-        }
-        if self.steps.is_empty() {
-            write!(f, "  nothing to change")?;
-        }
-        let mut lines = Vec::new();
-        for step in &self.steps {
-            lines.extend(step.forward.iter().map(|command| format!("  do    {command}")));
-            lines.extend(step.undo.iter().map(|command| format!("    undo  {command}")));
-        }
-        lines.extend(self.checks.iter().map(|check| format!("  check {check}")));
-        if !self.steps.is_empty() || !self.checks.is_empty() {
-            write!(f, "{}", lines.join("\n"))?;
-        }
-        Ok(())
-    }
-}
 
 /// What the state file says, without the lock.
 fn record<M: Machine>(order: &Order<'_, M>) -> anyhow::Result<(Folder, Record<M::State>)> {
@@ -137,6 +58,7 @@ pub fn preview<M: Machine>(order: &Order<'_, M>) -> anyhow::Result<Preview> {
         reasons: Vec::new(),
         steps: Vec::new(),
         checks: Vec::new(),
+        explain: None,
     };
     if let Some(paused) = &record.paused {
         let since = paused.at.strftime("%Y-%m-%d %H:%M:%SZ");
@@ -156,24 +78,15 @@ pub fn preview<M: Machine>(order: &Order<'_, M>) -> anyhow::Result<Preview> {
             Considered::Decide(decision) => break decision,
         }
     };
-    let mut actual = match seen.kernel() {
-        Some(kernel) => kernel.world.clone(),
-        None => own_world(&subject)?,
-    };
-    let desired = complete(&record, M::whole(&subject, &decision));
-    let missing = desired.sysctls.keys().filter(|path| !actual.sysctls.contains_key(*path));
-    actual.sysctls.extend(crate::host::look::sysctls(&missing.cloned().collect())?);
-    preview.from = decision.from;
-    preview.to = Some(decision.wished.to);
-    preview.reasons = decision.wished.reasons;
+    let before = before(&subject, &record, &seen, &decision)?;
+    let decided = Decided::of(&subject, &record, &before, &decision);
+    preview.explain = Some(decided.explain::<M>(evidence(&seen)));
+    preview.from = decided.from;
+    preview.to = decided.to;
+    preview.reasons = decided.reasons;
     preview.reasons.extend(assumed(&seen));
-    let steps = diff(&actual, &desired, &M::means(order.policy));
-    preview.steps = Change::all(&steps);
-    preview.steps.extend(decision.wished.settings.iter().map(|(setting, edit)| Change {
-        forward: vec![setting.command(&edit.to)],
-        undo: vec![setting.command(&edit.expected)],
-    }));
-    preview.checks = decision.checks.iter().map(Check::describe).collect();
+    preview.steps = decided.steps;
+    preview.checks = decided.checks;
     Ok(preview)
 }
 
@@ -210,6 +123,7 @@ pub fn preview_down<M: Machine>(order: &Order<'_, M>) -> anyhow::Result<Preview>
         reasons: vec![ReasonText::new("down", "all that was made would be removed")],
         steps: Change::all(&steps),
         checks: Vec::new(),
+        explain: None,
     })
 }
 
@@ -224,15 +138,22 @@ fn own_world<M: Machine>(subject: &Subject<'_, M>) -> anyhow::Result<World> {
     Ok(crate::host::look::kernel(&scope)?.world)
 }
 
-/// The wished world with what only the record knows.
-pub(super) fn complete<S>(record: &Record<S>, mut desired: World) -> World {
-    if let (Some(table), Some(loaded)) = (&mut desired.nft, &record.nft)
-        && loaded.text == sha256(table.text.as_bytes())
-    {
-        table.listing = Some(loaded.listing.clone());
-    }
-    for (path, original) in &record.owned.sysctls {
-        desired.sysctls.entry(path.clone()).or_insert_with(|| original.clone());
-    }
-    desired
+/// What there is of a policy's own before a decision is carried out, with the settings that it touches.
+///
+/// # Errors
+/// When the kernel cannot be looked at.
+pub(super) fn before<M: Machine>(
+    subject: &Subject<'_, M>,
+    record: &Record<M::State>,
+    seen: &Observation,
+    decision: &Decision<M::State>,
+) -> anyhow::Result<World> {
+    let mut before = match seen.kernel() {
+        Some(kernel) => kernel.world.clone(),
+        None => own_world(subject)?,
+    };
+    let desired = complete(record, M::whole(subject, decision));
+    let missing = desired.sysctls.keys().filter(|path| !before.sysctls.contains_key(*path));
+    before.sysctls.extend(crate::host::look::sysctls(&missing.cloned().collect())?);
+    Ok(before)
 }

@@ -4,9 +4,9 @@
 //! world is read back before the state is written.
 
 use super::attempt::Trouble;
-use super::preview::complete;
 use super::undo::{Before, stuck};
 use super::{Run, loaded_nft, owned_after, settings};
+use crate::explain::complete;
 use crate::host::cut::{CutResult, cut};
 use crate::host::observe::observe;
 use crate::host::{clock, files};

@@ -177,7 +177,7 @@ impl World {
         self.carries(&way) && !self.drift
     }
 
-    fn answer(&mut self, question: &Question) -> Reading {
+    pub fn answer(&mut self, question: &Question) -> Reading {
         match question {
             Question::Core(asked) => Reading::Core(Box::new(self.core(asked))),
             Question::Delays(asked) => {

@@ -197,7 +197,7 @@ impl World {
         }
     }
 
-    fn answer(&mut self, question: &Question) -> Reading {
+    pub fn answer(&mut self, question: &Question) -> Reading {
         self.asked.push(question.clone());
         match question {
             Question::Core(asked) => Reading::Core(Box::new(self.core(asked))),

@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    fn answer(&mut self, question: &Question) -> Reading {
+    pub fn answer(&mut self, question: &Question) -> Reading {
         match question {
             Question::Core(asked) => Reading::Core(Box::new(self.core(asked))),
             Question::Pages(pages) => {
