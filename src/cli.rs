@@ -11,6 +11,7 @@ mod graph;
 mod history;
 mod init;
 mod kind;
+mod page;
 mod plan;
 mod publish;
 mod replay;

@@ -40,6 +40,7 @@
 //! | [`publish`], [`measure`], [`notice`] | what is shown to the world, measured, and told to people and the journal |
 //! | [`host`] | everything that touches the world: clock, files, processes, network |
 //! | [`explain`], [`bundle`], [`graph`] | why it was decided so, the same for others to decide again, and each machine as a picture |
+//! | [`page`] | the status page |
 //! | [`cli`] | commands, what they print, and schemas |
 //!
 //! **Invariant:** only [`host`] touches the world, and only [`step`] and [`cli`] call it; the linter
@@ -65,6 +66,7 @@ pub mod names;
 pub mod notice;
 pub mod observation;
 pub mod outcome;
+pub mod page;
 pub mod plan;
 pub mod policy;
 pub mod pool;

@@ -9,6 +9,7 @@ use crate::kernel::diff::Means;
 use crate::measure::Samples;
 use crate::names::{Mark, PolicyName};
 use crate::observation::{KernelReading, KernelScope, Observation, Question, Realm};
+use crate::page::Shown;
 use crate::plan::{Backend, Check};
 use crate::policy::Kind;
 use crate::pool::candidate::Candidate;
@@ -46,6 +47,9 @@ pub trait Machine {
     fn places(state: &Self::State) -> Vec<Place> {
         vec![Place { part: None, state: Self::stands(state).0.into_owned() }]
     }
+
+    /// What the status page shows of a status.
+    fn shown(status: &Self::Status) -> Shown;
 
     /// The state's name and since when, as reports say it.
     fn stands(state: &Self::State) -> (Cow<'static, str>, &Moment);

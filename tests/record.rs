@@ -1,4 +1,4 @@
-//! A step that says why, and its bundle, by the real binary at a real name server.
+//! A step that says why, its bundle, and the page, by the real binary at a real name server.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -138,4 +138,47 @@ fn a_plan_explains_where_that_is_asked_for() {
     let history = story.place.run(&["history", "names", "--json"]).stdout;
     assert!(!history.contains("evidence"), "history is short: {history}");
     assert_eq!(story.server.sees("fi.example.org").len(), 1);
+}
+
+#[test]
+fn a_step_writes_the_page_and_what_goes_wrong_with_it_fails_nothing() {
+    let mut story = Story::new();
+    let page = story.place.path("www/index.html");
+    let site = json!({ "kind": "site", "page": &page });
+    fs::write(story.place.path("policies/site.json"), site.to_string()).unwrap();
+    let ran = story.place.step();
+    assert_eq!((ran.code, ran.report()["to"].as_str()), (0, Some("NATIVE")), "{ran:?}");
+    assert!(
+        ran.stderr.contains("there is no folder") && ran.stderr.lines().count() == 1,
+        "{ran:?}"
+    );
+    fs::create_dir(story.place.path("www")).unwrap();
+    let ran = story.place.step();
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran:?}");
+    assert_eq!(fs::metadata(&page).unwrap().permissions().mode() & 0o777, 0o644);
+    let shown = fs::read_to_string(&page).unwrap();
+    assert!(shown.contains("Everything is as wished") && shown.contains("100.0 %"), "{shown}");
+    story.native.die();
+    story.place.step();
+    let shown = fs::read_to_string(&page).unwrap();
+    for said in [
+        "fi.example.org temporarily through &#60;b&#62;FRA&#60;/b&#62;",
+        "NATIVE -&#62; FALLBACK",
+        "Everyone is served, not all is as wished",
+    ] {
+        assert!(shown.contains(said), "{said}: {shown}");
+    }
+    assert!(!shown.contains("<b>FRA"), "{shown}");
+    assert_eq!(
+        fs::read_dir(story.place.path("www")).unwrap().count(),
+        1,
+        "nothing else is left there"
+    );
+    let day = fs::read_to_string(story.place.path("state/names/day.json")).unwrap();
+    assert!(day.contains("\"node fi\"") && day.len() < 1_000, "{day}");
+    // One who cannot be shown is said, and the others are shown.
+    fs::write(story.place.path("policies/other.json"), "{").unwrap();
+    story.place.step();
+    let shown = fs::read_to_string(&page).unwrap();
+    assert!(shown.contains("other.json") && shown.contains("id=\"names\""), "{shown}");
 }

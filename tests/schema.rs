@@ -52,6 +52,7 @@ fn read(text: &str) -> Result<Option<Policy>, PolicyFault> {
 /// A site with all that it may hold.
 fn whole_site() -> Value {
     json!({ "$schema": "/usr/share/egressctl/policy.schema.json", "kind": "site", "description": "all of it",
+            "page": "/var/www/egress/index.html",
             "publish_dir": "/var/www/egress", "textfile_dir": "/var/lib/prometheus/node-exporter",
             "notify": [
                 { "exec": ["/usr/local/bin/tell", "-a"] },

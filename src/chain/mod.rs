@@ -44,6 +44,7 @@ use crate::machine::{
 use crate::measure::Samples;
 use crate::names::{Interface, PolicyName};
 use crate::observation::{KernelReading, KernelScope, Observation, Realm};
+use crate::page::Shown;
 use crate::policy::{ChainPolicy, Kind};
 use crate::pool::candidate::Candidate;
 use crate::publish::Published;
@@ -80,6 +81,10 @@ impl Machine for Chain {
             state: hop.mode.as_str().to_owned(),
         };
         state.hops.iter().map(place).collect()
+    }
+
+    fn shown(status: &Self::Status) -> Shown {
+        status.shown()
     }
 
     fn stands(state: &ChainState) -> (Cow<'static, str>, &Moment) {

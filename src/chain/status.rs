@@ -5,6 +5,7 @@
 
 mod measure;
 mod publish;
+mod shown;
 mod text;
 
 use super::Chain;

@@ -3,7 +3,7 @@
 //! **Invariant:** publishing is a service: what goes wrong with it is said, and fails no step.
 
 use super::kind::{self, Manner, Work};
-use super::{Places, complain};
+use super::{Places, complain, page};
 use crate::host::clock;
 use crate::host::policies::last_good;
 use crate::host::publish::publish;
@@ -23,6 +23,9 @@ const MANNER: Manner = Manner { adopt: true, now: true };
 
 /// Publishes, where the site says so.
 pub(super) fn all(places: &Places, site: &Site) {
+    if let Some(file) = &site.page {
+        page::write(places, file);
+    }
     if site.publish_dir.is_none() && site.textfile_dir.is_none() {
         return;
     }

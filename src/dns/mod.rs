@@ -32,6 +32,7 @@ use crate::machine::{
 use crate::measure::Samples;
 use crate::names::PolicyName;
 use crate::observation::Observation;
+use crate::page::Shown;
 use crate::policy::{DnsPolicy, Kind};
 use crate::publish::Published;
 use crate::record::Record;
@@ -70,6 +71,10 @@ impl Machine for Dns {
             state: known.mode.as_str().to_owned(),
         };
         state.hosts.iter().map(place).collect()
+    }
+
+    fn shown(status: &Self::Status) -> Shown {
+        status.shown()
     }
 
     fn stands(state: &DnsState) -> (Cow<'static, str>, &Moment) {

@@ -4,6 +4,7 @@
 
 mod measure;
 mod publish;
+mod shown;
 mod text;
 
 use super::Dns;

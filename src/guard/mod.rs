@@ -31,6 +31,7 @@ use crate::machine::{
 use crate::measure::Samples;
 use crate::names::PolicyName;
 use crate::observation::Observation;
+use crate::page::Shown;
 use crate::policy::{GuardPolicy, Kind};
 use crate::publish::Published;
 use crate::record::Record;
@@ -62,6 +63,10 @@ impl Machine for Guard {
                 Edge { from: from.map(state::Mode::as_str), to: to.as_str(), codes }
             };
         edges::EDGES.iter().map(edge).collect()
+    }
+
+    fn shown(status: &Self::Status) -> Shown {
+        status.shown()
     }
 
     fn stands(state: &GuardState) -> (Cow<'static, str>, &Moment) {

@@ -21,6 +21,9 @@ pub struct Site {
     _schema: Option<String>,
     #[serde(rename = "description", default)]
     _description: Option<String>,
+    /// The status page: one file of HTML, for any web server.
+    #[serde(default)]
+    pub page: Option<PathBuf>,
     /// The folder of `failover.json` and `uptime.json`, for any web server.
     #[serde(default)]
     pub publish_dir: Option<PathBuf>,
@@ -52,7 +55,11 @@ impl Site {
     /// What is wrong with it, with line and column where the text shows them.
     pub fn parse(text: &str) -> Result<Self, PolicyFault> {
         let site: Self = serde_json::from_str(text).map_err(|e| PolicyFault::from_json(&e))?;
-        let folders = [("publish_dir", &site.publish_dir), ("textfile_dir", &site.textfile_dir)];
+        let folders = [
+            ("publish_dir", &site.publish_dir),
+            ("textfile_dir", &site.textfile_dir),
+            ("page", &site.page),
+        ];
         for (key, folder) in folders {
             absolute(key, folder.as_deref())?;
         }
@@ -100,6 +107,10 @@ mod tests {
                 "textfile_dir \"prom\" is not absolute",
             ),
             (r#"{"kind": "site", "notify": [{"exec": []}]}"#, "notify[0].exec names no program"),
+            (
+                r#"{"kind": "site", "page": "www/index.html"}"#,
+                "page \"www/index.html\" is not absolute",
+            ),
             (r#"{"kind": "site", "publish_dir": 3}"#, "invalid type"),
         ] {
             let fault = Site::parse(text).unwrap_err().to_string();

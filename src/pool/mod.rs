@@ -43,6 +43,7 @@ use crate::machine::{Considered, Decision, Future, Machine, Pausing, ReasonText,
 use crate::measure::Samples;
 use crate::names::{Interface, PolicyName};
 use crate::observation::{KernelReading, KernelScope, Observation, Question, Realm};
+use crate::page::Shown;
 use crate::policy::{Kind, PoolPolicy};
 use crate::publish::Published;
 use crate::record::Record;
@@ -72,6 +73,10 @@ impl Machine for Pool {
                 Edge { from: from.map(state::Mode::as_str), to: to.as_str(), codes }
             };
         edges::EDGES.iter().map(edge).collect()
+    }
+
+    fn shown(status: &Self::Status) -> Shown {
+        status.shown()
     }
 
     fn stands(state: &PoolState) -> (Cow<'static, str>, &Moment) {

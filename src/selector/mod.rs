@@ -29,6 +29,7 @@ use crate::machine::{
 use crate::measure::Samples;
 use crate::names::PolicyName;
 use crate::observation::{KernelScope, Observation, Question, Realm};
+use crate::page::Shown;
 use crate::policy::selector::{Channel, ClashDriver, Driver, RouteDriver};
 use crate::policy::{Kind, SelectorPolicy};
 use crate::publish::Published;
@@ -63,6 +64,10 @@ impl Machine for Selector {
                 Edge { from: from.map(state::Mode::as_str), to: to.as_str(), codes }
             };
         edges::EDGES.iter().map(edge).collect()
+    }
+
+    fn shown(status: &Self::Status) -> Shown {
+        status.shown()
     }
 
     fn stands(state: &SelectorState) -> (Cow<'static, str>, &Moment) {

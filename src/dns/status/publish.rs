@@ -20,11 +20,11 @@ impl DnsStatus {
         }
     }
 
-    fn row(&self, node: &NodeName) -> Option<&NodeRow> {
+    pub(super) fn row(&self, node: &NodeName) -> Option<&NodeRow> {
         self.nodes.iter().find(|row| row.node == *node)
     }
 
-    fn failover(&self, row: &HostRow) -> Failover {
+    pub(super) fn failover(&self, row: &HostRow) -> Failover {
         let native = self.row(&row.native).map(|node| node.address);
         let native: Option<Ipv4Addr> = native.filter(|native| row.addresses.contains(native));
         let place = |name: &NodeName| {

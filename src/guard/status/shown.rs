@@ -1,0 +1,63 @@
+//! What the page shows of a guard.
+//!
+//! **Invariant:** a row a member, and what the core says of it never stands for what a request showed
+//! of the member in use.
+
+use super::{GuardStatus, MemberRow};
+use crate::guard::state::{Mode, Verdict};
+use crate::page::{Group, Health, Row, Shown};
+
+impl GuardStatus {
+    /// What the page shows.
+    #[must_use]
+    pub fn shown(&self) -> Shown {
+        let state = self.head.state.as_deref();
+        let helps = [Mode::Temporary, Mode::Observing].iter().any(|m| state == Some(m.as_str()));
+        let mut badges = Vec::new();
+        if let Some(member) = self.selected.as_ref().filter(|_| helps) {
+            badges.push(format!("temporarily through {member}"));
+        }
+        if state == Some(Mode::Manual.as_str()) {
+            badges.push("a person has chosen".to_owned());
+        }
+        badges.extend(self.core_trouble.clone());
+        let uses = self.uses.as_ref().map(|uses| format!("the group uses {}", uses.member));
+        Shown {
+            groups: vec![Group {
+                title: "Members",
+                rows: self.members.iter().map(member).collect(),
+            }],
+            badges,
+            facts: uses.into_iter().collect(),
+            next: self.next.clone(),
+        }
+    }
+}
+
+fn member(row: &MemberRow) -> Row {
+    let request = row.request.as_ref().filter(|_| row.selected);
+    let (health, why, latency) = match (request, &row.core) {
+        (Some(showed), _) => {
+            let health = match showed.health {
+                Verdict::Passed => Health::Good,
+                Verdict::Failed => Health::Bad,
+                Verdict::Unknown => Health::Unknown,
+            };
+            (health, showed.why.clone(), showed.latency_ms.map(|ms| format!("{ms} ms")))
+        }
+        (None, Some(said)) => {
+            let health = if said.delay_ms.is_some() { Health::Good } else { Health::Bad };
+            (health, said.why.clone(), said.delay_ms.map(|ms| format!("{ms} ms by the core")))
+        }
+        (None, None) => (Health::Idle, String::new(), None),
+    };
+    Row {
+        part: format!("member {}", row.member),
+        health,
+        name: row.member.clone(),
+        note: if row.automatic { "the automatic group".to_owned() } else { String::new() },
+        in_use: row.selected,
+        why,
+        facts: latency.into_iter().collect(),
+    }
+}
