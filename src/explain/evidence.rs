@@ -33,6 +33,7 @@ pub fn asked(question: &Question) -> String {
         },
         Question::Trial(trial) => format!("trial of {}", trial.name),
         Question::Standby(standby) => format!("standby {}", standby.file.display()),
+        Question::Tunnels(tunnels) => format!("files of {}", count(tunnels.files.len(), "tunnel")),
         Question::Core(core) => format!("core {}", core.core),
         Question::Outline(source) => source.to_string(),
         Question::Delays(delays) => format!("delays of members of {}", delays.core),
@@ -136,6 +137,14 @@ fn lines(question: &Question, reading: &Reading) -> Vec<String> {
             Ok(candidate) => format!("{what}: {}:{}", candidate.host, candidate.port),
             Err(why) => format!("{what}: {why}"),
         }],
+        (_, Reading::Tunnels(tunnels)) => tunnels
+            .described
+            .iter()
+            .map(|(name, described)| match described {
+                Ok(candidate) => format!("{name} is at {}:{}", candidate.host, candidate.port),
+                Err(why) => format!("{name} is not described: {why}"),
+            })
+            .collect(),
         (_, Reading::Core(core)) => match &core.core {
             Ok(seen) => seen
                 .groups

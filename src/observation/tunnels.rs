@@ -4,6 +4,7 @@
 
 use crate::kernel::ConfigRef;
 use crate::pool::candidate::Candidate;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -21,7 +22,7 @@ pub struct TunnelsQuestion {
 }
 
 /// What the files say.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunnelsReading {
     /// The tunnel that each describes, or why it describes none.
     pub described: BTreeMap<String, Result<Candidate, String>>,
