@@ -532,6 +532,12 @@ fn what_somebody_removed_or_a_boot_took_is_made_again_before_anybody_is_blamed()
         (vec!["a1".into(), "b1".into(), "c1".into()], &["built".to_owned()][..])
     );
     assert_eq!(play.kernel.rules, whole.rules);
+    // A mark that somebody took off would lead the tunnel out by the uplink, past the hop before.
+    play.kernel.tunnels.get_mut(&interface("ch2")).unwrap().fwmark = None;
+    assert_eq!(
+        (play.after(15), play.reasons.as_slice()),
+        (PREFERRED.to_owned(), &["built".to_owned()][..])
+    );
     // A boot: everything is gone, and the ground comes first again.
     play.kernel = World::default();
     play.now.boot = "next".into();
