@@ -33,7 +33,7 @@ pub fn asked(question: &Question) -> String {
         },
         Question::Trial(trial) => format!("trial of {}", trial.name),
         Question::Standby(standby) => format!("standby {}", standby.file.display()),
-        Question::Tunnels(tunnels) => format!("files of {}", count(tunnels.files.len(), "tunnel")),
+        Question::Tunnels(tunnels) => format!("{} of nodes", count(tunnels.files.len(), "file")),
         Question::Core(core) => format!("core {}", core.core),
         Question::Outline(source) => source.to_string(),
         Question::Delays(delays) => format!("delays of members of {}", delays.core),
@@ -141,8 +141,10 @@ fn lines(question: &Question, reading: &Reading) -> Vec<String> {
             .described
             .iter()
             .map(|(name, described)| match described {
-                Ok(candidate) => format!("{name} is at {}:{}", candidate.host, candidate.port),
-                Err(why) => format!("{name} is not described: {why}"),
+                Ok(candidate) => {
+                    format!("the file of {name}: {}:{}", candidate.host, candidate.port)
+                }
+                Err(why) => format!("the file of {name}: {why}"),
             })
             .collect(),
         (_, Reading::Core(core)) => match &core.core {
