@@ -5,6 +5,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
+    clippy::wildcard_enum_match_arm,
     missing_docs,
     reason = "test code"
 )]
