@@ -5,9 +5,12 @@
 
 use crate::observation::{
     Asker, CoreFault, Delay, Handshake, ListReading, NodeCheck, NodeReading, Observation,
-    PageReading, Question, Reading, TrialResult,
+    PageReading, Question, Reading, TrialResult, TunnelsReading,
 };
 use crate::outcome::count;
+use crate::pool::candidate::Candidate;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// What was seen, in the order of the questions.
 #[must_use]
@@ -84,6 +87,25 @@ fn fault(fault: &CoreFault) -> String {
     fault.to_string()
 }
 
+fn files(tunnels: &TunnelsReading) -> Vec<String> {
+    let line = |(name, described): (&String, &Result<Candidate, String>)| match described {
+        Ok(candidate) => format!("the file of {name}: {}:{}", candidate.host, candidate.port),
+        Err(why) => format!("the file of {name}: {why}"),
+    };
+    tunnels.described.iter().map(line).collect()
+}
+
+fn addresses(names: &BTreeMap<String, Result<Vec<IpAddr>, String>>) -> Vec<String> {
+    let line = |(name, found): (&String, &Result<Vec<IpAddr>, String>)| match found {
+        Ok(all) => {
+            let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+            format!("{name} is {}", all.join(" "))
+        }
+        Err(why) => format!("{name} has no address: {why}"),
+    };
+    names.iter().map(line).collect()
+}
+
 fn lines(question: &Question, reading: &Reading) -> Vec<String> {
     let what = asked(question);
     match (question, reading) {
@@ -98,16 +120,7 @@ fn lines(question: &Question, reading: &Reading) -> Vec<String> {
                 count(world.routes.len(), "route"),
             )]
         }
-        (_, Reading::Names(names)) => names
-            .iter()
-            .map(|(name, found)| match found {
-                Ok(all) => {
-                    let all: Vec<String> = all.iter().map(ToString::to_string).collect();
-                    format!("{name} is {}", all.join(" "))
-                }
-                Err(why) => format!("{name} has no address: {why}"),
-            })
-            .collect(),
+        (_, Reading::Names(names)) => addresses(names),
         (Question::Pages(pages), Reading::Pages(seen)) => pages
             .pages
             .iter()
@@ -137,16 +150,7 @@ fn lines(question: &Question, reading: &Reading) -> Vec<String> {
             Ok(candidate) => format!("{what}: {}:{}", candidate.host, candidate.port),
             Err(why) => format!("{what}: {why}"),
         }],
-        (_, Reading::Tunnels(tunnels)) => tunnels
-            .described
-            .iter()
-            .map(|(name, described)| match described {
-                Ok(candidate) => {
-                    format!("the file of {name}: {}:{}", candidate.host, candidate.port)
-                }
-                Err(why) => format!("the file of {name}: {why}"),
-            })
-            .collect(),
+        (_, Reading::Tunnels(tunnels)) => files(tunnels),
         (_, Reading::Core(core)) => match &core.core {
             Ok(seen) => seen
                 .groups
