@@ -126,6 +126,13 @@ fn a_page_is_as_wide_as_its_screen() {
         let number = |at: usize| u32::from_be_bytes(picture[at..at + 4].try_into().unwrap());
         assert_eq!((&picture[1..4], number(16), number(20)), (b"PNG".as_slice(), width, 1600));
         assert!(picture.len() > 40_000, "something is on it: {} bytes", picture.len());
+        // A page that is wider than its window is moved to and fro to be read. It has no script that
+        // could tell, so this copy of it gets one.
+        let tells = "<script>document.title = `${document.documentElement.scrollWidth} of ${innerWidth}`</script></body>";
+        let copy = page(&panels(), &[]).replace("</body>", tells);
+        let size = format!("--window-size={width},1600");
+        let shown = browser(folder.path(), &copy, &["--dump-dom", &size]);
+        assert!(shown.contains(&format!("<title>{width} of {width}</title>")), "{shown}");
     }
 }
 
