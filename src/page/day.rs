@@ -183,6 +183,7 @@ mod tests {
     #[test]
     fn a_clock_that_was_ahead_is_forgotten_and_what_told_nothing_is_told_as_that() {
         let mut day = Day::default();
+        day.count(at(499, 0), [&row(Health::Bad)]);
         day.count(at(500, 0), [&row(Health::Bad)]);
         day.count(at(3, 0), [&row(Health::Unknown)]);
         let all = day.of("vpn1", at(3, 1));
