@@ -1,18 +1,7 @@
 //! What is wrong with what people write: one line that says so, and nothing changed.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    reason = "test code"
-)]
-
-mod lab;
-#[path = "fakes/told.rs"]
-mod told;
+use crate::lab;
+use crate::told;
 
 use lab::gateway::Outcome;
 use lab::space;

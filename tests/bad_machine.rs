@@ -1,18 +1,7 @@
 //! What is wrong with the provider's files or with the machine: one line that says so, and nothing changed.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    reason = "test code"
-)]
-
-mod lab;
-#[path = "fakes/told.rs"]
-mod told;
+use crate::lab;
+use crate::told;
 
 use lab::{Lab, space};
 use serde_json::{Value, json};

@@ -1,17 +1,7 @@
 //! A state that is newer, torn, foreign or another's: nothing is lost by it and no client is moved.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    reason = "test code"
-)]
-
-mod fakes;
-mod lab;
+use crate::fakes;
+use crate::lab;
 
 use fakes::{is_as_before, on_two_slots, small_policy, world};
 use lab::Lab;

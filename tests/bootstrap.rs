@@ -1,15 +1,6 @@
 //! The ways to a provider in the network: in service, on the first run, and out of Direct.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    missing_docs,
-    reason = "test code"
-)]
-
-mod world;
+use crate::world;
 
 use egressctl::pool::state::{Content, Egress, Mode, Slot};
 use serde_json::{Value, json};

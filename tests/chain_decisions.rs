@@ -1,15 +1,6 @@
 //! What a chain decides, a snapshot a row of its table.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod chain_world;
+use crate::chain_world;
 
 use chain_world::{Play, Step, Write, of, policy, two_by_two};
 use egressctl::machine::PartWish;

@@ -1,16 +1,7 @@
 //! The program with a policy of kind chain and driver gost, against a gost that behaves as documented.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod fake_core;
-mod fake_gost;
+use crate::fake_core;
+use crate::fake_gost;
 
 use fake_core::proxy::{FakeProxy, Way};
 use fake_gost::{FakeGost, Fault, Gost};

@@ -1,17 +1,7 @@
 //! Three hops of two nodes each, tunnel in tunnel: whichever node dies, and however, clients are served again by the
 //! step that sees it, by the other node of that hop alone.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    reason = "test code"
-)]
-
-mod lab;
+use crate::lab;
 
 use lab::Lab;
 use lab::chain::{Chain, HOPS, NAMES};

@@ -1,18 +1,7 @@
 //! The laws of a chain, over every state that it can reach in a small world with short times.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::print_stderr,
-    clippy::too_many_lines,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod chain_world;
-mod edges;
+use crate::chain_world;
+use crate::edges;
 
 use chain_world::{Play, World, Write, policy, two_by_two};
 use edges::Transitions;

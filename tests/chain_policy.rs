@@ -1,13 +1,4 @@
 //! What a policy of kind chain may say, and how a wrong one is refused.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::wildcard_enum_match_arm,
-    missing_docs,
-    reason = "test code"
-)]
 
 use egressctl::names::PolicyName;
 use egressctl::policy::chain::{AllFailed, Driver, Params, Strategy};

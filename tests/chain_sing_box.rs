@@ -3,16 +3,6 @@
 //!
 //! **Invariant:** a node of the second hop is reached by a node of the first and no other way, and the
 //! test counts who reached it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::as_conversions,
-    missing_docs,
-    reason = "test code"
-)]
 
 use serde_json::{Value, json};
 use std::io::{Read, Write};

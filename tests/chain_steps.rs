@@ -1,15 +1,6 @@
 //! The program with a policy of kind chain, against a core that behaves as told.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod fake_core;
+use crate::fake_core;
 
 use fake_core::proxy::{FakeProxy, Way};
 use fake_core::{Core, FakeCore, Fault};

@@ -1,14 +1,4 @@
 //! A chain of tunnels, decided in a world of values: what stands in the kernel after each step, and who gets out.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::wildcard_enum_match_arm,
-    missing_docs,
-    reason = "test code"
-)]
 
 use egressctl::chain::{Chain, ChainState};
 use egressctl::iproute::{Address, Link, RuleAction};

@@ -1,18 +1,6 @@
 //! `check` on a gateway: what is wrong is found and goes away with its mend, and looking changes nothing.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    clippy::print_stderr,
-    clippy::too_many_lines,
-    reason = "test code"
-)]
-
-mod lab;
+use crate::lab;
 
 use lab::gateway::{self, Outcome};
 use lab::pool::{Pool, differences};

@@ -1,16 +1,6 @@
 //! The control API of a proxy core: what is read, what is written, and cores that misbehave.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::wildcard_enum_match_arm,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod fake_core;
+use crate::fake_core;
 
 use egressctl::clash::choice::{Choice, Confirmed, judge};
 use egressctl::host::{clash, core, cut};

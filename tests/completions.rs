@@ -1,12 +1,4 @@
 //! `egressctl completions`: the shell that a script is made for takes it, and it knows every command.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    missing_docs,
-    reason = "test code"
-)]
 
 use std::process::Command;
 

@@ -2,17 +2,7 @@
 //!
 //! The gateway's root is a copy of this machine's that is thrown away: an overlay, seen in the gateway's mount namespace alone.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    reason = "test code"
-)]
-
-mod lab;
+use crate::lab;
 
 use lab::gateway::Outcome;
 use lab::pool::{Pool, differences};

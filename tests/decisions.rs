@@ -1,14 +1,6 @@
 //! One story for each row of the pool's plan: what was, why, what is done, and how it may end.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod world;
+use crate::world;
 
 use egressctl::machine::{Considered, Machine as _, Pausing, Subject};
 use egressctl::observation::Observation;

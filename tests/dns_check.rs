@@ -1,16 +1,7 @@
 //! `check` of a policy of host names: each lack is found under its own code, with what mends it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod dns_bench;
-mod dns_world;
+use crate::dns_bench;
+use crate::dns_world;
 
 use dns_bench::server::{NameServer, Server};
 use dns_bench::{LiveNode, Place, Reference, Serves};

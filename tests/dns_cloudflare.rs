@@ -1,17 +1,7 @@
 //! Records at Cloudflare, against a server that behaves as its documented API does, faults included.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::too_many_lines,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod dns_bench;
-mod provider_server;
+use crate::dns_bench;
+use crate::provider_server;
 
 use dns_bench::{LiveNode, Place, Reference, Serves};
 use egressctl::dns::name::HostName;

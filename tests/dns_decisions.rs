@@ -1,15 +1,6 @@
 //! One story for each row of the machine of host names: what was, why, what is written, what is.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::too_many_lines,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod dns_world;
+use crate::dns_world;
 
 use dns_world::{Lab, Life, Online, Played, Writes, address, host, policy, story};
 use egressctl::dns::state::Mode;

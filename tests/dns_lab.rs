@@ -8,19 +8,9 @@
 //!
 //! The timer's thirty seconds are not waited for: each step runs in a time namespace of its own, in
 //! which so many seconds have passed since the boot, and steps when it is due and not otherwise.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::format_push_string,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod dns_bench;
-mod lab;
+use crate::dns_bench;
+use crate::lab;
 
 use dns_bench::server::{NameServer, Server, resolve};
 use dns_bench::{Certificate, LiveNode, Ran, Reference};

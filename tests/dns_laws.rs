@@ -1,17 +1,7 @@
 //! Laws that hold in every reachable state of the machine of host names, found by walking them.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stdout,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod dns_world;
-mod edges;
+use crate::dns_world;
+use crate::edges;
 
 use dns_world::{Lab, Life, Online, Played, Writes, address, host, node, policy};
 use edges::Transitions;

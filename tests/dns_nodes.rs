@@ -1,15 +1,6 @@
 //! Nodes are asked whether they live: by a connection, a certificate, a page.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod dns_bench;
+use crate::dns_bench;
 
 use dns_bench::{Certificate, LiveNode, Serves};
 use egressctl::dns::name::HostName;

@@ -1,16 +1,7 @@
 //! Records at real Knot DNS and real BIND, written by their own update tools and seen as a client
 //! sees them.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod dns_bench;
+use crate::dns_bench;
 
 use dns_bench::server::{BOTH, NameServer, SECRET};
 use dns_bench::{Certificate, LiveNode, Place, Reference, until};

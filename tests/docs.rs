@@ -1,15 +1,5 @@
 //! README and manual pages say what the program does: they are held to its help, its parser and its files.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stderr,
-    reason = "test code"
-)]
-
 use egressctl::policy::{Policy, Site};
 use serde_json::Value;
 use std::collections::BTreeSet;

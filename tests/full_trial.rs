@@ -1,20 +1,8 @@
 //! The full trial on real tunnels: from one dead endpoint to Direct and back to five new slots, with
 //! a reboot at every point.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    clippy::print_stdout,
-    reason = "test code"
-)]
-
-mod lab;
-#[path = "trial/states.rs"]
-mod states;
+use crate::lab;
+use crate::states;
 
 use lab::pool::{Pool, SLOTS, Step};
 use lab::source::{By, Says, by_http, endpoints};

@@ -1,15 +1,6 @@
 //! Pictures of the machines: what the binary prints, as Graphviz, Markdown and a browser read it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod dns_bench;
+use crate::dns_bench;
 
 use dns_bench::server::{NameServer, Server};
 use dns_bench::{LiveNode, Place, Reference, Serves};

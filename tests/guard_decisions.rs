@@ -1,16 +1,6 @@
 //! What a guard decides, a snapshot a row of its table.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::wildcard_enum_match_arm,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod guard_world;
+use crate::guard_world;
 
 use egressctl::guard::state::Verdict;
 use egressctl::observation::{Asker, CoreFault, Outline, Question, Way};

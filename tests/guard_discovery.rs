@@ -1,5 +1,4 @@
 //! What is found in the files of sing-box and mihomo, and by their processes.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "test code")]
 
 use egressctl::clash::discover::{Described, Secret};
 use egressctl::clash::mihomo::{Overrides, mihomo};

@@ -1,19 +1,7 @@
 //! The laws of a guard, over every state that it can reach in a small world with short waits.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::print_stderr,
-    clippy::too_many_lines,
-    clippy::wildcard_enum_match_arm,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod edges;
-mod guard_world;
+use crate::edges;
+use crate::guard_world;
 
 use edges::Transitions;
 use egressctl::guard::Guard;

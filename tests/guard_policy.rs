@@ -1,12 +1,4 @@
 //! What a policy of kind guard may say, and how a wrong one is refused.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
 use egressctl::names::PolicyName;
 use egressctl::policy::guard::Params;

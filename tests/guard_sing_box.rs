@@ -2,15 +2,6 @@
 //!
 //! Members are proxies of the test. Each lets the core's test through to a server with the certificate
 //! of the page that sing-box measures by, and answers every other page itself, well or not.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
 use egressctl::clash::sing_box::sing_box;
 use serde_json::{Value, json};

@@ -1,5 +1,4 @@
 //! Children that hang, flood, fail and leave children behind.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "test code")]
 
 use egressctl::host::exec::{Call, CommandError, run, run_unchecked, spawn_detached};
 use std::time::{Duration, Instant};

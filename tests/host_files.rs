@@ -1,5 +1,4 @@
 //! Files that are written whole or not at all, and reads that end.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "test code")]
 
 use egressctl::host::files::{last_lines, read_bounded, write_atomically};
 use std::fs;

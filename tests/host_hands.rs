@@ -1,7 +1,6 @@
 //! The laws of looking and changing, on the real kernel.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "test code")]
 
-mod host_hands_space;
+use crate::host_hands_space;
 
 use egressctl::host::apply::{Hands, apply, route_get};
 use egressctl::host::cut::{CutResult, cut};

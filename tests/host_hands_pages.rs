@@ -1,5 +1,4 @@
 //! Pages through a device: servers that answer, hang, refuse and lie.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "test code")]
 
 use egressctl::host::pages::ask;
 use egressctl::names::Interface;

@@ -1,7 +1,6 @@
 //! A folder of provider files, good and hostile.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "test code")]
 
-mod host_hands_space;
+use crate::host_hands_space;
 
 use egressctl::host::provider::{forget, list};
 use egressctl::kernel::read::sha256;

@@ -1,7 +1,6 @@
 //! Candidates tried against a real server in another namespace.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "test code")]
 
-mod host_hands_space;
+use crate::host_hands_space;
 
 use egressctl::host::apply::Hands;
 use egressctl::host::observe::{Eyes, observe};

@@ -1,5 +1,4 @@
 //! Servers that behave, hang, drip, lie and break off.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "test code")]
 
 use egressctl::host::http::{Answer, Ask, AskFailure, Parcel, Verb, Via, get, send};
 use egressctl::names::{Interface, Mark};

@@ -1,5 +1,4 @@
 //! Names that are addresses, names that are not.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "test code")]
 
 use egressctl::host::resolve::resolve;
 use std::time::{Duration, Instant};

@@ -1,5 +1,4 @@
 //! State folders after crashes, power cuts and strangers.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "test code")]
 
 use egressctl::host::store::{Folder, Held, Loaded, Opened, ReadOnly, open_locked, read_only};
 use egressctl::names::PolicyName;

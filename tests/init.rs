@@ -1,17 +1,6 @@
 //! `init pool` on a gateway: from a folder of configurations to clients that are served.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    clippy::print_stderr,
-    reason = "test code"
-)]
-
-mod lab;
+use crate::lab;
 
 use lab::pool::{Pool, differences};
 use lab::{Lab, names};

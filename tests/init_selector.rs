@@ -1,18 +1,7 @@
 //! `init selector` and `check` with a real sing-box: from its own configuration to a channel that serves.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    clippy::print_stderr,
-    reason = "test code"
-)]
-
-mod lab;
-mod real_core;
+use crate::lab;
+use crate::real_core;
 
 use lab::pool::Step;
 use lab::{Lab, names};

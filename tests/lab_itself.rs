@@ -1,17 +1,6 @@
 //! The lab proves itself: without egressctl, each of its parts does what tests will take for granted.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    clippy::print_stderr,
-    reason = "test code"
-)]
-
-mod lab;
+use crate::lab;
 
 use lab::client::Response;
 use lab::source::{By, Says};

@@ -20,21 +20,10 @@
 //!
 //! Of time a walk knows whether a window is over, not when. States that differ only in how an endpoint is
 //! called, in the order of a list, or in how often the same failed beyond what is told apart, are one.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::print_stdout,
-    clippy::too_many_lines,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod edges;
-mod walk;
-mod world;
+use crate::edges;
+use crate::walk;
+use crate::world;
 
 use edges::Transitions;
 use egressctl::policy::PoolPolicy;

@@ -1,22 +1,11 @@
 //! What Prometheus is given: sound to its own tool, of every kind; and alerts and panels that ask for
 //! nothing else.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::format_push_string,
-    clippy::wildcard_enum_match_arm,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod chain_world;
-mod dns_world;
-mod guard_world;
-mod selector_world;
-mod world;
+use crate::chain_world;
+use crate::dns_world;
+use crate::guard_world;
+use crate::selector_world;
+use crate::world;
 
 use egressctl::chain::Chain;
 use egressctl::dns::Dns;

@@ -1,12 +1,4 @@
 //! The nft text of a pool, loaded by the real nft in a network namespace of its own.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
 use egressctl::kernel::nft::{Layout, SlotLayout, placement_in};
 use egressctl::kernel::read::replacing;

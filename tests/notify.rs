@@ -1,16 +1,7 @@
 //! People are told: once a transition, in bounded time, whatever who is told does; and the journal is
 //! told with fields.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod dns_bench;
+use crate::dns_bench;
 
 use dns_bench::server::{NameServer, Server};
 use dns_bench::{LiveNode, Place, Reference, Serves, until};

@@ -1,17 +1,7 @@
 //! The first change of a remote machine: what cuts people off is undone by itself, unless somebody confirms it.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    reason = "test code"
-)]
-
-mod fakes;
-mod lab;
+use crate::fakes;
+use crate::lab;
 
 use fakes::Fakes;
 use lab::gateway::path_with;

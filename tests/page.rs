@@ -1,15 +1,6 @@
 //! The status page as a browser shows it, and what may stand in it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod page_world;
+use crate::page_world;
 
 use egressctl::page::{Health, Panel, render};
 use page_world::{now, panels, row};

@@ -1,17 +1,7 @@
 //! What a step would do, told without doing it; and a step then does what was told.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    reason = "test code"
-)]
-
-mod fakes;
-mod lab;
+use crate::fakes;
+use crate::lab;
 
 use fakes::{Fakes, on_two_slots, planned, small_policy, world};
 use lab::gateway::Outcome;

@@ -1,12 +1,4 @@
 //! Policies: the examples are good, and what is wrong with a bad one is said in one line.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
 use egressctl::policy::{Policy, Site};
 use serde_json::{Value, json};

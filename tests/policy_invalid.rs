@@ -1,16 +1,6 @@
 //! A policy that was edited into something invalid: its clients are looked after by the last good one, and everybody is told.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    reason = "test code"
-)]
-
-mod lab;
+use crate::lab;
 
 use lab::Lab;
 use lab::pool::{Pool, Step, differences};

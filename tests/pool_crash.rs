@@ -1,17 +1,7 @@
 //! `kill -9` in the middle of a change: the next step undoes, the one after does the work, and no packet leaks.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    reason = "test code"
-)]
-
-mod fakes;
-mod lab;
+use crate::fakes;
+use crate::lab;
 
 use fakes::{Fakes, is_as_before, is_in_flight, on_two_slots, planned, small_policy, world};
 use lab::client::Client;

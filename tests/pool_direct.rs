@@ -1,17 +1,6 @@
 //! The last resort and the way back, and a person's own choices, on what clients see.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    clippy::print_stderr,
-    reason = "test code"
-)]
-
-mod lab;
+use crate::lab;
 
 use lab::pool::Pool;
 use lab::space::wait_until;

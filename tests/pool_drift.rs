@@ -1,17 +1,6 @@
 //! What somebody else takes away or changes is put back by the next step, and a steady world is only looked at.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    clippy::print_stderr,
-    reason = "test code"
-)]
-
-mod lab;
+use crate::lab;
 
 use lab::pool::{Pool, Step, differences};
 use lab::{Lab, gateway, space};

@@ -1,17 +1,6 @@
 //! A policy that is edited while its pool is up: the next step brings the kernel in step, whole.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    clippy::print_stderr,
-    reason = "test code"
-)]
-
-mod lab;
+use crate::lab;
 
 use lab::Lab;
 use lab::pool::{Pool, differences};

@@ -1,17 +1,7 @@
 //! A command that fails in the middle of a change: all that was done is undone, said, and tried again.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    reason = "test code"
-)]
-
-mod fakes;
-mod lab;
+use crate::fakes;
+use crate::lab;
 
 use fakes::{
     Fakes, is_as_before, is_in_flight, last_step, on_two_slots, planned, small_policy, world,

@@ -1,15 +1,6 @@
 //! What each key of a pool's policy changes: pools that differ in one key, and the step that shows it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    missing_docs,
-    reason = "test code"
-)]
-
-mod world;
+use crate::world;
 
 use egressctl::machine::{Considered, Cut, Machine as _};
 use egressctl::observation::{AnyOrAll, Asker, Expect, Pages, Reading};

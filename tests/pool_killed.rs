@@ -1,17 +1,6 @@
 //! A step that is killed at any moment harms nobody: the next undoes what it had begun, and then the work is done.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    clippy::print_stderr,
-    reason = "test code"
-)]
-
-mod lab;
+use crate::lab;
 
 use lab::Lab;
 use lab::pool::{Pool, SLOTS, Step};

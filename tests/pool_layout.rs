@@ -1,17 +1,6 @@
 //! The kernel layout's several sorts of client and path: local users, spread prefixes, prefixes, large packets, one arm.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    clippy::print_stderr,
-    reason = "test code"
-)]
-
-mod lab;
+use crate::lab;
 
 use lab::pool::{Pool, exit_of, setting};
 use lab::{Lab, names};

@@ -1,17 +1,6 @@
 //! No packet of a client leaves by the WAN while it should not, whatever a stranger, a provider or a dying step does.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    clippy::print_stderr,
-    reason = "test code"
-)]
-
-mod lab;
+use crate::lab;
 
 use lab::client::{Download, TcpFlow, UdpFlow};
 use lab::pool::{Pool, exit_of, provider_wg, setting};

@@ -1,16 +1,6 @@
 //! Parameters of the way into Direct and out of it, and of lists that cannot be believed, on what clients see.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    reason = "test code"
-)]
-
-mod lab;
+use crate::lab;
 
 use lab::pool::{Pool, Step};
 use lab::source::{By, Says, by_http, endpoints};

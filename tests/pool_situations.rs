@@ -1,15 +1,6 @@
 //! Situations of a whole pool that bring several rows of its plan together, each told from its start to its end.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    missing_docs,
-    reason = "test code"
-)]
-
-mod world;
+use crate::world;
 
 use egressctl::machine::{Considered, Machine as _};
 use egressctl::names::Interface;

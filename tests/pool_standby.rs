@@ -1,17 +1,6 @@
 //! The standby tunnel over real WireGuard: a provider that nobody else reaches, and what never passes through it.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    clippy::print_stderr,
-    reason = "test code"
-)]
-
-mod lab;
+use crate::lab;
 
 use lab::pool::{Pool, differences};
 use lab::space::{self, Space};

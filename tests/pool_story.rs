@@ -1,17 +1,6 @@
 //! The story of a pool, as its clients live it: up, an endpoint dies, repaired, exhausted; false alarms, a silent WAN, a person's hand.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    clippy::print_stderr,
-    reason = "test code"
-)]
-
-mod lab;
+use crate::lab;
 
 use lab::pool::{Pool, SLOTS, differences, exit_of, setting};
 use lab::{Lab, names, space};

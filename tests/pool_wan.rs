@@ -1,16 +1,6 @@
 //! The WAN falls in the middle of a step, at one moment after the other: nothing is counted, quarantined or moved.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    reason = "test code"
-)]
-
-mod lab;
+use crate::lab;
 
 use lab::pool::{Pool, Step};
 use lab::source::{By, Says, by_http, endpoints};

@@ -1,14 +1,6 @@
 //! Lists over HTTP, in zips and from programs, good and bad.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::print_stdout,
-    reason = "test code"
-)]
 
-mod provider_server;
+use crate::provider_server;
 
 use egressctl::host::provider::{list, standby, stored};
 use egressctl::names::{Interface, Mark};

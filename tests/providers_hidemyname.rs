@@ -1,13 +1,6 @@
 //! HideMyName as clients describe it, and on its bad days. Codes, servers and keys are made up.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "test code"
-)]
 
-mod provider_server;
+use crate::provider_server;
 
 use egressctl::host::provider::list;
 use egressctl::observation::ListReading;

@@ -1,16 +1,6 @@
 //! A provider's bad day, as a person sees it: whatever it says, the pool stays as it was and status says why.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    reason = "test code"
-)]
-
-mod lab;
+use crate::lab;
 
 use lab::pool::Pool;
 use lab::source::{Says, by_http, endpoints, good, text};

@@ -1,5 +1,4 @@
 //! What a policy may say of a provider, and what is said of one that contradicts itself.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "test code")]
 
 use egressctl::policy::Policy;
 use egressctl::policy::provider::{Provider, SpreadBy};

@@ -1,13 +1,6 @@
 //! Lists of services, in each shape that they publish. All servers and keys in them are made up.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "test code"
-)]
 
-mod provider_server;
+use crate::provider_server;
 
 use egressctl::pool::candidate::Candidate;
 use provider_server::{Bench, Server, listed, names, ok, private, public, status, unavailable};

@@ -1,16 +1,7 @@
 //! What a web server is given: whole documents, in a place that the site names, and no more writes
 //! than changes.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod dns_bench;
+use crate::dns_bench;
 
 use dns_bench::server::{NameServer, Server};
 use dns_bench::{LiveNode, Place, Reference, Serves};

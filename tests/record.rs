@@ -1,15 +1,6 @@
 //! A step that says why, its bundle, and the page, by the real binary at a real name server.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod dns_bench;
+use crate::dns_bench;
 
 use dns_bench::server::{NameServer, SECRET, Server};
 use dns_bench::{LiveNode, Place, Reference, Serves};

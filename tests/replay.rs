@@ -1,20 +1,10 @@
 //! A bundle of every kind decides again what was decided, in another process and with no world.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::wildcard_enum_match_arm,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod chain_world;
-mod dns_world;
-mod guard_world;
-mod selector_world;
-mod world;
+use crate::chain_world;
+use crate::dns_world;
+use crate::guard_world;
+use crate::selector_world;
+use crate::world;
 
 use egressctl::bundle::{Blank, Bundle, Look, Replayed, Witness, replay, text};
 use egressctl::chain::Chain;

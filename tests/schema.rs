@@ -2,19 +2,10 @@
 //!
 //! Every object of the policies below is walked beside its schema, and changed key by key: what is
 //! held to the parser is its behaviour, not its source.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod chain_world;
-mod dns_world;
-mod world;
+use crate::chain_world;
+use crate::dns_world;
+use crate::world;
 
 use egressctl::outcome::Ending;
 use egressctl::policy::{Policy, PolicyFault, Site};

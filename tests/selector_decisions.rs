@@ -1,16 +1,6 @@
 //! What a selector decides, a snapshot a row of its table.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::wildcard_enum_match_arm,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod selector_world;
+use crate::selector_world;
 
 use egressctl::machine::{Cut, Machine as _};
 use egressctl::policy::SelectorPolicy;

@@ -1,18 +1,7 @@
 //! A selector with a real sing-box and two real tunnels: what a client sees.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::wildcard_enum_match_arm,
-    clippy::print_stderr,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod lab;
-mod real_core;
+use crate::lab;
+use crate::real_core;
 
 use lab::pool::Step;
 use lab::{Lab, names};

@@ -1,18 +1,7 @@
 //! The laws of a selector, over every state that it can reach in a small world with short windows.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::wildcard_enum_match_arm,
-    clippy::print_stderr,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod edges;
-mod selector_world;
+use crate::edges;
+use crate::selector_world;
 
 use edges::Transitions;
 use egressctl::machine::Settled;

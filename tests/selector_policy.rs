@@ -1,13 +1,4 @@
 //! Policies of kind selector: what is wrong with one is said in one line.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
 use egressctl::names::PolicyName;
 use egressctl::policy::selector::Driver;

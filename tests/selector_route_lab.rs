@@ -1,16 +1,6 @@
 //! A selector between two plain uplinks, without any tunnel: what clients see.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::wildcard_enum_match_arm,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod lab;
+use crate::lab;
 
 use lab::pool::Step;
 use lab::{Lab, gateway, names};

@@ -2,17 +2,6 @@
 //!
 //! The machine is that of a proxy core's group, whose laws are held in a file of their own; here they
 //! are held with the kernel in the group's place, and what is said of the kernel beside them.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::wildcard_enum_match_arm,
-    clippy::print_stderr,
-    missing_docs,
-    reason = "test code"
-)]
 
 use egressctl::iproute::{Family, Link, Route, RouteKind};
 use egressctl::kernel::diff::diff;

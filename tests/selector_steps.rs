@@ -1,16 +1,6 @@
 //! A selector's steps by the real binary, against a core that misbehaves as told.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::wildcard_enum_match_arm,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod fake_core;
+use crate::fake_core;
 
 use fake_core::proxy::{FakeProxy, Way};
 use fake_core::{Core, FakeCore, Fault};

@@ -1,17 +1,6 @@
 //! `egressctl simulate`: scripted worlds through the same decisions, without rights and without a network.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::print_stdout,
-    reason = "test code"
-)]
-
-#[path = "trial/states.rs"]
-mod states;
+use crate::states;
 
 use egressctl::kernel::nft::is_open;
 use egressctl::names::PolicyName;

@@ -1,17 +1,7 @@
 //! The standby tunnel: what it is good for, when it is up, and what it never does.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    missing_docs,
-    reason = "test code"
-)]
-
-mod walk;
-mod world;
+use crate::walk;
+use crate::world;
 
 use egressctl::machine::Machine as _;
 use egressctl::pool::Pool;

@@ -1,14 +1,6 @@
 //! Status for people: one screen that says who leaves where, since when, and what is due.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod world;
+use crate::world;
 
 use egressctl::machine::{Machine as _, ReasonText, Subject};
 use egressctl::outcome::Ending;

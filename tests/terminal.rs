@@ -1,14 +1,6 @@
 //! What a person at a terminal sees, and what a pipe gets.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "test code"
-)]
 
-mod lab;
+use crate::lab;
 
 use lab::Lab;
 use lab::gateway::Outcome;

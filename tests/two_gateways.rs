@@ -1,16 +1,6 @@
 //! Two gateways of one LAN, of which keepalived gives clients the one that serves, as the example says.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    missing_docs,
-    reason = "test code"
-)]
-
-mod lab;
+use crate::lab;
 
 use lab::gateway::{Gateway, program};
 use lab::pool::{Pool, Step};

@@ -1,17 +1,7 @@
 //! Userspace WireGuard: as units where systemd runs, detached elsewhere; the daemons outlive the step.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    reason = "test code"
-)]
-
-mod fakes;
-mod lab;
+use crate::fakes;
+use crate::lab;
 
 use fakes::{Fakes, is_as_before, on_two_slots, small_policy, world};
 use lab::{Lab, space};

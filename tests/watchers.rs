@@ -4,18 +4,9 @@
 //!  w1 --+-- net (a bridge, etcd, the reference) --+-- fi, de (nodes)
 //!  w2 --'                                         '-- ns (Knot)
 //! ```
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod dns_bench;
-mod lab;
+use crate::dns_bench;
+use crate::lab;
 
 use dns_bench::server::{NameServer, Server, resolve};
 use dns_bench::{Certificate, LiveNode, Reference};

@@ -1,15 +1,6 @@
 //! What may change under a pool between two steps: its neighbours, its devices, its clock, its policy.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    missing_docs,
-    reason = "test code"
-)]
-
-mod world;
+use crate::world;
 
 use egressctl::iproute::Route;
 use egressctl::kernel::diff::diff;
