@@ -7,6 +7,7 @@ mod check;
 mod completions;
 mod confirm;
 mod control;
+mod day;
 mod graph;
 mod history;
 mod init;

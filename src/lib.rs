@@ -40,7 +40,7 @@
 //! | [`publish`], [`measure`], [`notice`] | what is shown to the world, measured, and told to people and the journal |
 //! | [`host`] | everything that touches the world: clock, files, processes, network |
 //! | [`explain`], [`bundle`], [`graph`] | why it was decided so, the same for others to decide again, and each machine as a picture |
-//! | [`page`] | the status page |
+//! | [`page`], [`day`] | the status page, and how each part was in the last 24 hours |
 //! | [`cli`] | commands, what they print, and schemas |
 //!
 //! **Invariant:** only [`host`] touches the world, and only [`step`] and [`cli`] call it; the linter
@@ -51,6 +51,7 @@ pub mod chain;
 pub mod check;
 pub mod clash;
 pub mod cli;
+pub mod day;
 pub mod dns;
 pub mod explain;
 pub mod gost;

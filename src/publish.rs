@@ -10,6 +10,7 @@
 //! **Invariant:** a document holds no time of its own making, so that while nothing happens its bytes
 //! stay the same.
 
+use crate::day::Day;
 use crate::names::PolicyName;
 use crate::outcome::harmless;
 use jiff::Timestamp;
@@ -19,8 +20,7 @@ use std::net::Ipv4Addr;
 
 /// Which host name is reached through what, and by what clients leave.
 pub const FAILOVER: &str = "failover.json";
-/// How each node, slot, channel and member is, and how often a node passed its checks in the last 24
-/// hours.
+/// How each node, slot, channel and member is, and how much of the last 24 hours it passed its checks.
 pub const UPTIME: &str = "uptime.json";
 
 /// What one policy publishes.
@@ -54,14 +54,16 @@ pub struct Failover {
 /// How a node did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Uptime {
+    /// What its 24 hours are kept under, as in the rows of the page.
+    #[serde(skip)]
+    pub part: String,
     /// What people call its place.
     pub label: String,
     /// Its address, where the policy names one.
     pub address: Option<Ipv4Addr>,
     /// `healthy`, `failed` or `unknown`.
     pub health: &'static str,
-    /// Passed checks of the last 24 hours, in percent, two decimals; `null`: none was counted, as in
-    /// kinds that keep no count.
+    /// Passed checks of the last 24 hours, in percent, two decimals; `null`: none was counted.
     pub uptime_percent: Option<f64>,
     /// Since when it is up or down.
     pub since: Option<Timestamp>,
@@ -105,6 +107,17 @@ fn document<T: Serialize>(
     Ok(serde_json::to_string_pretty(&entries)? + "\n")
 }
 
+impl Published {
+    /// The same with the percentages of a policy's day, where the kind keeps no count of its own.
+    #[must_use]
+    pub fn with(mut self, day: &Day, now: Timestamp) -> Self {
+        for entry in self.uptime.values_mut() {
+            entry.uptime_percent = entry.uptime_percent.or_else(|| day.percent(&entry.part, now));
+        }
+        self
+    }
+}
+
 impl Failover {
     /// The same without control characters, which texts from elsewhere may hold.
     #[must_use]
@@ -136,6 +149,7 @@ mod tests {
             since: Some("2026-11-30T12:01:00Z".parse().unwrap()),
         };
         let uptime = Uptime {
+            part: "node de".to_owned(),
             label: "FRA".to_owned(),
             address: Some(Ipv4Addr::new(198, 51, 100, 2)),
             health: "healthy",

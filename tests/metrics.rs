@@ -8,17 +8,20 @@ use crate::selector_world;
 use crate::world;
 
 use egressctl::chain::Chain;
+use egressctl::day::Day;
 use egressctl::dns::Dns;
 use egressctl::guard::Guard;
 use egressctl::machine::{Machine, ReasonText};
 use egressctl::measure::{Family, Samples, text};
 use egressctl::names::PolicyName;
 use egressctl::outcome::Ending;
+use egressctl::page::{Health, Row};
 use egressctl::pool::Pool;
 use egressctl::publish::{Published, documents};
 use egressctl::record::{LastStep, Record};
 use egressctl::selector::Selector;
 use egressctl::time::Moment;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -51,11 +54,27 @@ fn shown<M: Machine>(
     });
     let record = Record { machine: state, last_step, ..Record::default() };
     let (status, _) = M::status(&name, policy, &record, now);
-    let (later, _) = M::status(&name, policy, &record, &now.after(Duration::from_secs(7_200)));
+    let after = now.after(Duration::from_secs(7_200));
+    let (later, _) = M::status(&name, policy, &record, &after);
+    // All was well for two quarters of an hour, and then it was as it is.
+    let mut day = Day::default();
+    let mut rows: Vec<Row> =
+        M::shown(&status).groups.into_iter().flat_map(|group| group.rows).collect();
+    let is: Vec<Health> = rows.iter().map(|row| row.health).collect();
+    for row in rows.iter_mut().filter(|row| row.health == Health::Bad) {
+        row.health = Health::Good;
+    }
+    for minutes in [30, 15] {
+        day.count(now.at - SignedDuration::from_mins(minutes), &rows);
+    }
+    for (row, health) in rows.iter_mut().zip(is) {
+        row.health = health;
+    }
+    day.count(now.at, &rows);
     Shown {
         samples: M::measured(&status),
-        published: M::published(&status),
-        later: M::published(&later),
+        published: M::published(&status).with(&day, now.at),
+        later: M::published(&later).with(&day, after.at),
         name,
     }
 }
@@ -176,6 +195,23 @@ fn every_kind_is_in_the_documents_and_they_do_not_change_while_nothing_happens()
     for name in ["home", "channels", "group", "path/entry", "path/exit", "fi.example.org"] {
         assert!(failover[name]["why"].is_string(), "{name}: {failover}");
     }
+    // What fails was well before; what nobody knows has no figure.
+    let uptime: Value = serde_json::from_str(&now[1].1).unwrap();
+    let entries = uptime.as_object().unwrap();
+    let mut failed = BTreeSet::new();
+    for (name, entry) in entries {
+        let percent = entry["uptime_percent"].as_f64();
+        match entry["health"].as_str().unwrap() {
+            "healthy" => assert_eq!(percent, Some(100.0), "{name}: {uptime}"),
+            "failed" => {
+                assert!(percent.is_some_and(|p| p > 30.0 && p < 100.0), "{name}: {uptime}");
+                failed.insert(entry["policy"].as_str().unwrap());
+            }
+            _ => assert_eq!(percent, None, "{name}: {uptime}"),
+        }
+    }
+    let expected: BTreeSet<&str> = ["channels", "home", "names", "path"].into();
+    assert_eq!(failed, expected, "the guard uses another, of which its core thinks well");
 }
 
 fn monitoring() -> PathBuf {

@@ -3,30 +3,24 @@
 //! **Invariant:** a page is a service: what goes wrong with it is said, and fails no step.
 
 use super::kind::{self, Manner, Work};
-use super::{Places, complain};
+use super::{Places, complain, day};
 use crate::host::clock;
-use crate::host::files::{read_bounded, write_atomically};
+use crate::host::files::write_atomically;
 use crate::host::policies::last_good;
 use crate::host::store::{Folder, ReadOnly, read_only};
 use crate::machine::Machine;
 use crate::outcome::Report;
-use crate::page::day::Day;
 use crate::page::{Panel, render};
 use crate::record::Record;
 use crate::status::Head;
 use crate::step::Order;
 use crate::time::Moment;
-use anyhow::Context as _;
 use std::path::Path;
 
 /// What is shown is what the last step wrote, whoever stepped it.
 const MANNER: Manner = Manner { adopt: true, now: true };
 /// A web server runs as another user.
 const PAGE_MODE: u32 = 0o644;
-/// As the rest of the state.
-const DAY_MODE: u32 = 0o600;
-/// A part takes less than 200 bytes of it; this is room for 5,000 of them.
-const DAY_MAX_BYTES: usize = 1024 * 1024;
 /// So many of the last steps of history are looked through for transitions.
 const LINES: usize = 200;
 /// So many transitions are shown.
@@ -86,13 +80,7 @@ impl Work for Show<'_> {
         };
         let (status, standing) = M::status(order.name, order.policy, &record, self.now);
         let shown = M::shown(&status);
-        let day = match &record.last_step {
-            Some(last) => {
-                let rows = shown.groups.iter().flat_map(|group| &group.rows);
-                counted(&folder, |day| day.count(last.at.at, rows))?
-            }
-            None => Day::default(),
-        };
+        let day = day::counted(&folder, record.last_step.as_ref().map(|last| last.at.at), &shown)?;
         let stands = record.machine.as_ref().map(M::stands);
         Ok(Panel {
             head: Head::new(order.name, M::KIND.as_str(), &record, stands),
@@ -102,23 +90,6 @@ impl Work for Show<'_> {
             history: transitions(&folder.history(LINES)?),
         })
     }
-}
-
-/// The day of a policy, with the last step counted in it.
-fn counted(folder: &Folder, count: impl FnOnce(&mut Day)) -> anyhow::Result<Day> {
-    let file = folder.path().join("day.json");
-    // A day that cannot be read begins anew: nothing depends on it.
-    let before: Day = read_bounded(&file, DAY_MAX_BYTES)
-        .ok()
-        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-        .unwrap_or_default();
-    let mut day = before.clone();
-    count(&mut day);
-    if day != before {
-        let bytes = serde_json::to_vec(&day)?;
-        write_atomically(&file, &bytes, DAY_MODE).context("the day of a policy")?;
-    }
-    Ok(day)
 }
 
 /// The last transitions in lines of history, the newest first.

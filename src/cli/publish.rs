@@ -3,7 +3,7 @@
 //! **Invariant:** publishing is a service: what goes wrong with it is said, and fails no step.
 
 use super::kind::{self, Manner, Work};
-use super::{Places, complain, page};
+use super::{Places, complain, day, page};
 use crate::host::clock;
 use crate::host::policies::last_good;
 use crate::host::publish::publish;
@@ -30,7 +30,7 @@ pub(super) fn all(places: &Places, site: &Site) {
         return;
     }
     let all = match clock::now() {
-        Ok(now) => shown(places, now),
+        Ok(now) => shown(places, now, site.publish_dir.is_some()),
         Err(error) => return complain(&format!("{error:#}")),
     };
     if let Some(folder) = &site.textfile_dir {
@@ -60,7 +60,7 @@ struct All {
     samples: Vec<Samples>,
 }
 
-fn shown(places: &Places, now: Moment) -> All {
+fn shown(places: &Places, now: Moment, is_published: bool) -> All {
     let state_dir = places.state_dir();
     let (mut published, mut samples) = (Ok(BTreeMap::new()), Vec::new());
     for found in places.find(&[]) {
@@ -76,7 +76,7 @@ fn shown(places: &Places, now: Moment) -> All {
                 found
             }
         };
-        let shown = kind::with(&found, &state_dir, MANNER, Show { now: &now });
+        let shown = kind::with(&found, &state_dir, MANNER, Show { now: &now, is_published });
         samples.push(validity(&shown.samples, is_valid));
         published = match (published, shown.published) {
             (Ok(mut all), Ok(one)) => {
@@ -104,6 +104,8 @@ struct Shown {
 
 struct Show<'a> {
     now: &'a Moment,
+    /// Whether documents are wanted, for which the day is kept.
+    is_published: bool,
 }
 
 impl Work for Show<'_> {
@@ -130,6 +132,13 @@ impl Work for Show<'_> {
         let interval = M::rhythm(order.policy, record.machine.as_ref()).interval;
         samples.set(Family::PolicyInterval, &[], measured(interval));
         samples.set(Family::PolicyInFlight, &[], is_in_flight);
-        Shown { published: Ok(M::published(&status)), samples }
+        let published = if self.is_published {
+            let last = record.last_step.as_ref().map(|last| last.at.at);
+            day::counted(&folder, last, &M::shown(&status))
+                .map(|day| M::published(&status).with(&day, self.now.at))
+        } else {
+            Ok(Published::default())
+        };
+        Shown { published, samples }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** the pieces of a bar together are as wide as the day.
 
-use super::day::{Day, Quarter};
+use crate::day::{Day, Quarter};
 use jiff::Timestamp;
 
 /// A stretch of quarters that were alike.
@@ -31,8 +31,8 @@ fn class(quarter: Quarter) -> &'static str {
     match quarter {
         Quarter::Nothing => "n",
         Quarter::Unknown => "u",
-        Quarter::Passed(9) => "g",
-        Quarter::Passed(5..) => "m",
+        Quarter::Passed(100..) => "g",
+        Quarter::Passed(50..) => "m",
         Quarter::Passed(_) => "b",
     }
 }
@@ -42,24 +42,17 @@ impl Bar {
     #[must_use]
     pub fn of(day: &Day, part: &str, now: Timestamp) -> Self {
         let mut pieces: Vec<Piece> = Vec::new();
-        let (mut ninths, mut counted) = (0_u32, 0_u32);
         for (from, quarter) in day.of(part, now).into_iter().enumerate() {
-            if let Quarter::Passed(passed) = quarter {
-                ninths += u32::from(passed);
-                counted += 9;
-            }
             match pieces.last_mut().filter(|piece| piece.class == class(quarter)) {
                 Some(piece) => piece.long += 1,
                 None => pieces.push(Piece { from, long: 1, class: class(quarter) }),
             }
         }
-        // Rounded down: what failed once was not there all day.
-        let percent = (ninths * 1_000).checked_div(counted);
-        let percent = percent.map(|p| format!("{}.{} %", p / 10, p % 10)).unwrap_or_default();
+        let percent = day.percent(part, now).map(|p| format!("{p} %")).unwrap_or_default();
         let words = if percent.is_empty() {
             "not checked in the last 24 hours".to_owned()
         } else {
-            format!("about {percent} of the checks of the last 24 hours passed")
+            format!("{percent} of the checked time of the last 24 hours passed its checks")
         };
         Self { pieces, words, percent }
     }

@@ -1,19 +1,18 @@
 //! The status page: how all policies are, in one file that a browser shows without anything else.
 //!
-//! A kind gives a `Shown` of its status; `day` remembers how each part of it was for 24 hours;
+//! A kind gives a `Shown` of its status; `crate::day` remembers how each part of it was for 24 hours;
 //! `render` makes the page.
 //!
 //! **Invariant:** a page is made of values alone; every text that goes into it is escaped by the
 //! template, and it asks for no other file, script or font.
 
 pub mod bar;
-pub mod day;
 
+use crate::day::Day;
 use crate::names::PolicyName;
 use crate::outcome::{Report, harmless};
 use crate::status::{Head, Standing};
 use askama::Template;
-use day::Day;
 use jiff::Timestamp;
 use std::borrow::Borrow;
 

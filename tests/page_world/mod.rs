@@ -9,10 +9,10 @@
     reason = "test code, and not every test uses all of it"
 )]
 
+use egressctl::day::Day;
 use egressctl::machine::ReasonText;
 use egressctl::names::PolicyName;
 use egressctl::outcome::{Ending, Report};
-use egressctl::page::day::Day;
 use egressctl::page::{Group, Health, Panel, Row, Shown};
 use egressctl::status::{Head, Next, Standing};
 use egressctl::time::Moment;

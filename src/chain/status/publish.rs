@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** an entry is made of the status and of nothing that passes with time alone.
 
+use super::shown::part;
 use super::{ChainStatus, Health, HopRow, NodeRow};
 use crate::chain::state::Mode;
 use crate::publish::{Failover, Published, Uptime};
@@ -15,7 +16,8 @@ impl ChainStatus {
         let failover = |row: &HopRow| (format!("{name}/{}", row.hop), self.failover(row));
         let mut uptimes = BTreeMap::new();
         for hop in &self.hops {
-            let node = |row: &NodeRow| (format!("{name}/{}/{}", hop.hop, row.node), uptime(row));
+            let node =
+                |row: &NodeRow| (format!("{name}/{}/{}", hop.hop, row.node), uptime(hop, row));
             uptimes.extend(hop.nodes.iter().map(node));
         }
         Published { failover: self.hops.iter().map(failover).collect(), uptime: uptimes }
@@ -46,8 +48,9 @@ impl ChainStatus {
 }
 
 /// When it was asked passes with time, and since when it is so is not known.
-fn uptime(row: &NodeRow) -> Uptime {
+fn uptime(hop: &HopRow, row: &NodeRow) -> Uptime {
     Uptime {
+        part: part(hop, row),
         label: row.node.to_string(),
         address: None,
         health: match row.health {

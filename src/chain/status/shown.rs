@@ -74,7 +74,7 @@ fn node(hop: &HopRow, row: &NodeRow) -> Row {
         facts.push(format!("not returned to until {}", until.strftime("%H:%M UTC")));
     }
     Row {
-        part: format!("hop {} {}", hop.hop, row.node),
+        part: part(hop, row),
         // What stands by is seldom asked.
         health: if row.at.is_none() { Health::Idle } else { row.health.into() },
         name: row.node.to_string(),
@@ -83,4 +83,9 @@ fn node(hop: &HopRow, row: &NodeRow) -> Row {
         why: row.why.clone(),
         facts,
     }
+}
+
+/// What the 24 hours of a node in a hop are kept under.
+pub(super) fn part(hop: &HopRow, row: &NodeRow) -> String {
+    format!("hop {} {}", hop.hop, row.node)
 }

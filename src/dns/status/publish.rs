@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** an entry is made of its row of the status and says nothing else.
 
+use super::shown::part;
 use super::{DnsStatus, HostRow, NodeRow};
 use crate::dns::name::NodeName;
 use crate::dns::state::Mode;
@@ -52,6 +53,7 @@ impl DnsStatus {
 
 fn uptime(row: &NodeRow) -> Uptime {
     Uptime {
+        part: part(row),
         label: row.label.clone().unwrap_or_else(|| row.node.to_string()),
         address: Some(row.address),
         health: row.health.as_str(),

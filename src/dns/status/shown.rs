@@ -64,7 +64,7 @@ fn node(row: &NodeRow) -> Row {
     let mut facts: Vec<String> = row.latency_ms.map(|ms| format!("{ms} ms")).into_iter().collect();
     facts.push(row.address.to_string());
     Row {
-        part: format!("node {}", row.node),
+        part: part(row),
         health,
         name: row.label.clone().unwrap_or_else(|| row.node.to_string()),
         note: row.label.as_ref().map(|_| row.node.to_string()).unwrap_or_default(),
@@ -72,4 +72,9 @@ fn node(row: &NodeRow) -> Row {
         why: row.why.clone(),
         facts,
     }
+}
+
+/// What the 24 hours of a row are kept under.
+pub(super) fn part(row: &NodeRow) -> String {
+    format!("node {}", row.node)
 }

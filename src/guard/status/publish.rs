@@ -2,12 +2,13 @@
 //!
 //! **Invariant:** an entry is made of the status and of nothing that passes with time alone.
 
-use super::{GuardStatus, MemberRow};
+use super::{GuardStatus, MemberRow, shown};
 use crate::guard::state::Verdict;
+use crate::page::Health;
 use crate::publish::{Failover, Published, Uptime};
 
 impl GuardStatus {
-    /// What is selected in the group, and how each member is through which a request was made.
+    /// What is selected in the group, and how each member is of which anything is known.
     #[must_use]
     pub fn published(&self) -> Published {
         let name = self.head.policy.to_string();
@@ -45,19 +46,17 @@ impl GuardStatus {
     }
 }
 
-/// When it was asked passes with time, and since when it is so is not known.
+/// As on the page: by requests through the member in use, by the core's word of another. Since when it is
+/// so is not known.
 fn uptime(row: &MemberRow) -> Option<Uptime> {
-    let request = row.request.as_ref()?;
+    let health = shown::member(row).health;
     let uptime = Uptime {
+        part: shown::part(row),
         label: row.member.clone(),
         address: None,
-        health: match request.health {
-            Verdict::Passed => "healthy",
-            Verdict::Failed => "failed",
-            Verdict::Unknown => "unknown",
-        },
+        health: health.word(),
         uptime_percent: None,
         since: None,
     };
-    Some(uptime.harmless())
+    (health != Health::Idle).then(|| uptime.harmless())
 }

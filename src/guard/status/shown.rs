@@ -34,7 +34,8 @@ impl GuardStatus {
     }
 }
 
-fn member(row: &MemberRow) -> Row {
+/// The row of a member.
+pub(super) fn member(row: &MemberRow) -> Row {
     let request = row.request.as_ref().filter(|_| row.selected);
     let (health, why, latency) = match (request, &row.core) {
         (Some(showed), _) => {
@@ -52,7 +53,7 @@ fn member(row: &MemberRow) -> Row {
         (None, None) => (Health::Idle, String::new(), None),
     };
     Row {
-        part: format!("member {}", row.member),
+        part: part(row),
         health,
         name: row.member.clone(),
         note: if row.automatic { "the automatic group".to_owned() } else { String::new() },
@@ -60,4 +61,9 @@ fn member(row: &MemberRow) -> Row {
         why,
         facts: latency.into_iter().collect(),
     }
+}
+
+/// What the 24 hours of a row are kept under.
+pub(super) fn part(row: &MemberRow) -> String {
+    format!("member {}", row.member)
 }

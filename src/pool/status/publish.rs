@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** an entry is made of the status and of nothing that passes with time alone.
 
+use super::shown::part;
 use super::{PoolStatus, SlotHealth, SlotRow};
 use crate::outcome::count;
 use crate::publish::{Failover, Published, Uptime};
@@ -50,6 +51,7 @@ impl PoolStatus {
 
 fn uptime(row: &SlotRow) -> Uptime {
     Uptime {
+        part: part(row),
         label: row.endpoint.clone().unwrap_or_default(),
         address: None,
         health: match row.health {

@@ -55,7 +55,7 @@ fn slot(row: &SlotRow) -> Row {
     };
     let why = [word, row.why.as_str()].into_iter().filter(|part| !part.is_empty());
     Row {
-        part: format!("slot {}", row.interface),
+        part: part(row),
         health,
         name: row.interface.to_string(),
         note: row.endpoint.clone().unwrap_or_default(),
@@ -81,4 +81,9 @@ fn standby(row: &StandbyRow) -> Row {
         why: row.why.clone(),
         facts: row.latency_ms.map(|ms| format!("{ms} ms")).into_iter().collect(),
     }
+}
+
+/// What the 24 hours of a row are kept under.
+pub(super) fn part(row: &SlotRow) -> String {
+    format!("slot {}", row.interface)
 }

@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** an entry is made of the status and of nothing that passes with time alone.
 
+use super::shown::part;
 use super::{ChannelRow, SelectorStatus};
 use crate::policy::selector::Channel;
 use crate::publish::{Failover, Published, Uptime};
@@ -46,6 +47,7 @@ impl SelectorStatus {
 
 fn uptime(row: &ChannelRow) -> Uptime {
     Uptime {
+        part: part(row),
         label: row.member.clone(),
         address: None,
         health: match row.health {

@@ -45,7 +45,7 @@ fn channel(row: &ChannelRow) -> Row {
         facts.push(format!("failing for {} s", row.failing_sec));
     }
     Row {
-        part: row.channel.as_str().to_owned(),
+        part: part(row),
         health,
         name: row.member.clone(),
         note: row.channel.as_str().to_owned(),
@@ -53,4 +53,9 @@ fn channel(row: &ChannelRow) -> Row {
         why: row.why.clone(),
         facts,
     }
+}
+
+/// What the 24 hours of a row are kept under.
+pub(super) fn part(row: &ChannelRow) -> String {
+    row.channel.as_str().to_owned()
 }
