@@ -13,8 +13,8 @@ use egressctl::machine::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-/// What the walks of one file have met so far, and how many they were.
-static TOGETHER: Mutex<(usize, Transitions)> = Mutex::new((0, Transitions(BTreeMap::new())));
+/// What the walks over each kind have met so far, and how many they were.
+static TOGETHER: Mutex<BTreeMap<&'static str, (usize, Transitions)>> = Mutex::new(BTreeMap::new());
 
 /// Transitions that were met, each with what steps said that made it.
 #[derive(Clone, Debug, Default)]
@@ -67,11 +67,12 @@ impl Transitions {
         self.are_those_of::<M>(|_, _, _| false);
         let all = {
             let Ok(mut together) = TOGETHER.lock() else { panic!("another walk has failed") };
-            together.0 += 1;
+            let (made, met) = together.entry(M::KIND.as_str()).or_default();
+            *made += 1;
             for (row, said) in &self.0 {
-                together.1.0.entry(row.clone()).or_default().extend(said.iter().cloned());
+                met.0.entry(row.clone()).or_default().extend(said.iter().cloned());
             }
-            (together.0 == walks).then(|| together.1.clone())
+            (*made == walks).then(|| met.clone())
         };
         if let Some(all) = all {
             all.are_those_of::<M>(due);
