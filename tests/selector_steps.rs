@@ -157,6 +157,26 @@ fn new_connections_move_to_the_reserve_and_back_and_status_and_history_tell_it()
 }
 
 #[test]
+fn what_is_published_tells_how_each_channel_was() {
+    let bench = Bench::new();
+    let www = bench.folder.path().join("www");
+    std::fs::create_dir(&www).unwrap();
+    let site = json!({ "kind": "site", "publish_dir": www });
+    std::fs::write(bench.folder.path().join("policies/site.json"), site.to_string()).unwrap();
+    bench.step();
+    bench.primary.answers(Way::Portal);
+    bench.step();
+    let text = std::fs::read_to_string(www.join("uptime.json")).unwrap();
+    let shown: Value = serde_json::from_str(&text).unwrap();
+    let (primary, reserve) = (&shown["home/primary"], &shown["home/reserve"]);
+    assert_eq!((&primary["health"], &primary["uptime_percent"]), (&json!("failed"), &json!(50.0)));
+    assert_eq!(
+        (&reserve["health"], &reserve["uptime_percent"]),
+        (&json!("healthy"), &json!(100.0))
+    );
+}
+
+#[test]
 fn a_refused_selection_is_told_and_changes_nothing() {
     let faults = [
         Fault::RefusesSelections(400, "Must be a Selector"),
