@@ -48,6 +48,7 @@ mod pool_killed;
 mod pool_layout;
 mod pool_leaks;
 mod pool_params;
+mod pool_six;
 mod pool_standby;
 mod pool_story;
 mod pool_wan;

@@ -1,11 +1,12 @@
 //! The nft text of a pool, loaded by the real nft in a network namespace of its own.
 
-use egressctl::kernel::nft::{Layout, SlotLayout, placement_in};
+use egressctl::kernel::nft::{Layout, Six, SlotLayout, placement_in};
 use egressctl::kernel::read::replacing;
 use egressctl::names::{Interface, Mark};
+use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::{Command, Stdio};
 
 const DIRECT: Mark = Mark(0x4547_1000);
@@ -32,6 +33,7 @@ fn plain() -> Layout {
                         mark: mark(n),
                         mtu: Some(1_420),
                         addresses: [Ipv4Addr::from(0x0a40_0002 + n)].into(),
+                        addresses6: [].into(),
                     },
                 )
             })
@@ -55,9 +57,29 @@ fn plain() -> Layout {
         spread: BTreeMap::new(),
         users: BTreeMap::new(),
         block_ipv6: true,
+        six: None,
         keep_inbound: true,
         masquerade: true,
         inside: [].into(),
+    }
+}
+
+/// The same with IPv6 of a client and of a user by a mark, and of another user closed in.
+fn by_slots(mut layout: Layout, mark: Mark) -> Layout {
+    let net = "fd77::11/128".parse().unwrap();
+    let six = Six {
+        clients: vec![net, "fd77:1::/64".parse().unwrap()],
+        placement: [(net, mark)].into(),
+        users: [(999, Some(mark)), (998, None)].into(),
+    };
+    for (n, slot) in (1..).zip(layout.slots.values_mut()) {
+        slot.addresses6 = [Ipv6Addr::new(0xfd64, 0, 0, n, 0, 0, 0, 2)].into();
+    }
+    Layout {
+        local6: vec!["fd77::/64".parse().unwrap()],
+        users: [(999, Some(mark)), (998, None)].into(),
+        six: Some(six),
+        ..layout
     }
 }
 
@@ -118,12 +140,25 @@ fn layouts() -> Vec<(&'static str, Layout)> {
             Layout { masquerade: false, users: [(999, Some(mark(0)))].into(), ..plain.clone() },
         ),
         ("inside one another", Layout { inside: [mark(0), mark(1)].into(), ..plain.clone() }),
+        ("IPv6 by slots", by_slots(plain.clone(), mark(1))),
+        ("IPv6 on Direct", by_slots(plain.clone(), DIRECT)),
+        (
+            "IPv6 by slots, one-armed",
+            Layout { lan: [interface("eth0")].into(), ..by_slots(plain.clone(), mark(0)) },
+        ),
         ("IPv6 off", Layout { block_ipv6: false, ..plain.clone() }),
         ("no inbound", Layout { keep_inbound: false, ..plain.clone() }),
         ("Direct", direct),
         ("spread Direct", spread_direct),
         ("nobody placed", Layout { placement: BTreeMap::new(), ..plain }),
     ]
+}
+
+/// Who is placed in both families.
+fn placed(layout: &Layout) -> BTreeMap<IpNet, Mark> {
+    let four = layout.placement.iter().map(|(net, mark)| (IpNet::V4(*net), *mark));
+    let six = layout.six.iter().flat_map(|six| &six.placement);
+    four.chain(six.map(|(net, mark)| (IpNet::V6(*net), *mark))).collect()
 }
 
 /// A network namespace, removed in the end.
@@ -177,7 +212,7 @@ fn every_layout_loads_and_its_listing_loads_to_itself() {
         for (when, layout) in [("", layout.clone()), (" at boot", layout.at_boot())] {
             space.load(&layout.render());
             let listing = space.listing(&layout.table);
-            assert_eq!(placement_in(&listing), layout.placement, "{what}{when}:\n{listing}");
+            assert_eq!(placement_in(&listing), placed(&layout), "{what}{when}:\n{listing}");
             space.load(&replacing(&layout.table, &listing));
             assert_eq!(space.listing(&layout.table), listing, "{what}{when}");
             space.load(&layout.render());
@@ -197,9 +232,9 @@ fn the_placement_of_many_clients_reads_back_from_listing_and_text() {
     layout.placement = nets.iter().zip(0_u32..).map(|(net, n)| (*net, mark(n % 2))).collect();
     layout.clients = nets;
     let text = layout.render();
-    assert_eq!(placement_in(&text), layout.placement, "as written");
+    assert_eq!(placement_in(&text), placed(&layout), "as written");
     space.load(&text);
-    assert_eq!(placement_in(&space.listing(&layout.table)), layout.placement, "as listed");
+    assert_eq!(placement_in(&space.listing(&layout.table)), placed(&layout), "as listed");
 }
 
 #[test]

@@ -132,12 +132,21 @@ fn clients_that_contradict_each_other_are_refused() {
         ),
         (
             json!(["fd00::1"]),
-            "client fd00::1 is IPv6, which routing.ipv6 \"block\" and \"off\" do not carry: remove it"
+            "client fd00::1 is IPv6, which routing.ipv6 \"block\" and \"off\" do not carry: remove it, or write \"tunnel\""
                 .to_owned(),
         ),
     ] {
         assert_eq!(fault_at("clients", clients.clone()), said, "{clients}");
     }
+    let six = |clients: Value| {
+        let mut policy = good();
+        policy["routing"] = json!({ "ipv6": "tunnel" });
+        policy["clients"] = clients;
+        Policy::parse(&policy.to_string()).map(|_| ()).map_err(|fault| fault.to_string())
+    };
+    assert_eq!(six(json!(["10.77.0.11", "fd77::11", "fd77:1::/64"])), Ok(()));
+    let said = six(json!(["fd77::11", "fd77::/64"])).unwrap_err();
+    assert!(said.contains(&overlap("fd77::/64", "fd77::11")), "{said}");
 }
 
 #[test]

@@ -469,6 +469,10 @@ fn what_the_layout_is_made_of() {
     assert!(rules.contains("10.9.0.0/16") && nft.contains("10.9.0.0/16"), "{rules}\n{nft}");
     let (rules, nft, _) = with(json!({ "ipv6": "off" }));
     assert!(!nft.contains("nfproto ipv6") && !rules.contains("V6"), "{rules}\n{nft}");
+    let (rules, nft, _) = laid_out(
+        &json!({ "routing": { "ipv6": "tunnel" }, "clients": ["10.77.0.11", "2001:db8:7::/64"] }),
+    );
+    assert!(rules.contains("2001:db8:7::/64") && nft.contains("set clients6"), "{rules}\n{nft}");
     assert!(!with(json!({ "inbound": "block" })).1.contains(inbound));
     let by_slots =
         |nft: &str| nft.lines().any(|line| line.contains("vpn1") && line.contains("masquerade"));

@@ -139,6 +139,7 @@ fn healthy(name: &str) -> SlotRow {
         failures: 0,
         clients: 1,
         exit_ip: None,
+        carries_ipv6: None,
         latency_ms: Some(20),
         since: jiff::Timestamp::UNIX_EPOCH,
     }
@@ -255,6 +256,7 @@ fn the_json_has_these_keys() {
     assert_eq!(
         keys(&json["slots"][0]),
         [
+            "carries_ipv6",
             "clients",
             "endpoint",
             "exit_ip",

@@ -239,7 +239,7 @@ pub(super) fn trial(
         means: lanes::means(policy),
         endpoint: SocketAddr::new(tunnel.host.parse().ok()?, tunnel.port),
         fwmark: driver.outer_mark(place),
-        addresses: tunnel.addresses.iter().copied().collect(),
+        addresses: tunnel.addresses4().collect(),
         mtu,
         pages: Pages { asker, ..probe(policy, state, way) },
         large: None,

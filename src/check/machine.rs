@@ -92,6 +92,14 @@ pub fn findings(machine: &Machine, needs: &Needs) -> Vec<Finding> {
             "echo net.ipv4.ip_forward=1 > /etc/sysctl.d/90-forward.conf; sysctl -p /etc/sysctl.d/90-forward.conf",
         ));
     }
+    let forward = machine.sysctls.get("net/ipv6/conf/all/forwarding").map(String::as_str);
+    if needs.forwarding6 && forward != Some("1") {
+        found.push(Finding::new(
+            Code::ForwardingOff,
+            "net.ipv6.conf.all.forwarding is not 1",
+            "echo net.ipv6.conf.all.forwarding=1 > /etc/sysctl.d/90-forward6.conf; sysctl -p /etc/sysctl.d/90-forward6.conf",
+        ));
+    }
     found.extend(clock(machine));
     found.extend(services::findings(&machine.services, needs));
     found
@@ -260,6 +268,12 @@ pub(super) mod tests {
             let _old = m.sysctls.insert("net/ipv4/ip_forward".to_owned(), "0".to_owned());
         };
         assert_eq!(lack(&off), ["forwarding-off"]);
+        let six = Needs { forwarding6: true, ..needs() };
+        assert_eq!(codes(&machine(), &six), ["forwarding-off"], "IPv6 is asked for, and not there");
+        let mut forwards = machine();
+        let key = "net/ipv6/conf/all/forwarding".to_owned();
+        let _none = forwards.sysctls.insert(key, "1".to_owned());
+        assert_eq!(codes(&forwards, &six), [""; 0]);
         let unprivileged = Machine { rights: Some("x".to_owned()), ..machine() };
         let no_kernel = Needs { kernel: Vec::new(), ..needs() };
         assert_eq!(codes(&unprivileged, &no_kernel), [""; 0], "such a policy may be anybody's");

@@ -68,6 +68,8 @@ pub struct Needs {
     pub kernel: Vec<String>,
     /// Whether packets are forwarded.
     pub forwarding: bool,
+    /// Whether packets of clients are forwarded over IPv6.
+    pub forwarding6: bool,
     /// Interfaces that egressctl makes.
     pub interfaces: Vec<crate::names::Interface>,
     /// Whether clients are closed in at boot.
@@ -90,6 +92,7 @@ impl Needs {
         self.tun |= other.tun;
         self.kernel.extend(other.kernel);
         self.forwarding |= other.forwarding;
+        self.forwarding6 |= other.forwarding6;
         self.barrier |= other.barrier;
         self.interval = self.interval.into_iter().chain(other.interval).min();
         self

@@ -56,6 +56,7 @@ pub fn needs(name: &PolicyName, policy: &PoolPolicy) -> Needs {
         tools: ["ip", "nft", policy.wireguard.tool.program()].into(),
         helpful: ["conntrack"].into(),
         forwarding: !policy.client_prefixes().is_empty(),
+        forwarding6: !policy.client_prefixes6().is_empty(),
         interfaces: tunnels(policy),
         barrier: policy.routing.barrier,
         interval: Some(Duration::from_secs(policy.params.health_check_interval_sec)),

@@ -14,7 +14,7 @@ use crate::policy::pool::{DIRECT_MARK, INBOUND_MARK, MARK_BASE};
 use ipnet::{Ipv4Net, Ipv6Net};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use text::{element, named, names, names_with};
 
 /// Everything that the table of a pool depends on.
@@ -46,8 +46,10 @@ pub struct Layout {
     pub spread: BTreeMap<Ipv4Net, Vec<Option<Mark>>>,
     /// Local users by number, with their mark; None is None.
     pub users: BTreeMap<u32, Option<Mark>>,
-    /// Whether IPv6 from the LAN is rejected.
+    /// Whether IPv6 from the LAN is rejected where nothing admits it.
     pub block_ipv6: bool,
+    /// What admits it; `None`: nothing.
+    pub six: Option<Six>,
     /// Whether the replies of flows that the WAN opened leave by the WAN.
     pub keep_inbound: bool,
     /// Whether clients leave a slot with its address.
@@ -66,12 +68,39 @@ pub struct SlotLayout {
     pub mtu: Option<u16>,
     /// Its own addresses, when it is loaded.
     pub addresses: BTreeSet<Ipv4Addr>,
+    /// Its own IPv6 addresses, when it is loaded with what carries IPv6.
+    pub addresses6: BTreeSet<Ipv6Addr>,
 }
+
+/// IPv6 of clients that have it by slots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Six {
+    /// All IPv6 addresses of clients.
+    pub clients: Vec<Ipv6Net>,
+    /// Where the flows that they open go; one that is absent is on None.
+    pub placement: BTreeMap<Ipv6Net, Mark>,
+    /// Local users by number, with their mark; None is None.
+    pub users: BTreeMap<u32, Option<Mark>>,
+}
+
+/// What is on every link and leads nowhere else: link-local addresses (RFC 4291, 2.5.6) and groups.
+const NEAR6: [&str; 2] = ["fe80::/10", "ff00::/8"];
 
 /// IPv4 and TCP headers without options, which an MSS does not count (RFC 6691).
 const HEADERS: u16 = 40;
+/// The same of IPv6, whose header is 20 bytes longer.
+const HEADERS6: u16 = 60;
 
 impl Layout {
+    /// What a client reaches over IPv6 without a slot.
+    fn near6(&self) -> Vec<String> {
+        NEAR6
+            .into_iter()
+            .map(str::to_owned)
+            .chain(self.local6.iter().map(Ipv6Net::to_string))
+            .collect()
+    }
+
     fn direct(&self) -> Mark {
         Mark(self.base.0.saturating_add(DIRECT_MARK))
     }
@@ -87,6 +116,10 @@ impl Layout {
         self.placement.values().any(|mark| *mark == direct)
             || self.spread.values().flatten().any(|mark| *mark == Some(direct))
             || self.users.values().any(|mark| *mark == Some(direct))
+            || self.six.as_ref().is_some_and(|six| {
+                six.placement.values().any(|mark| *mark == direct)
+                    || six.users.values().any(|mark| *mark == Some(direct))
+            })
     }
 
     /// One-armed: the WAN is also the LAN, so a reply to the WAN and a client's packet look alike.
@@ -122,6 +155,20 @@ impl Layout {
                 .iter()
                 .map(|(uid, mark)| (*uid, mark.filter(|mark| *mark == direct)))
                 .collect(),
+            six: self.six.as_ref().map(|six| Six {
+                clients: six.clients.clone(),
+                placement: six
+                    .placement
+                    .iter()
+                    .filter(|(_, mark)| **mark == direct)
+                    .map(|(net, mark)| (*net, *mark))
+                    .collect(),
+                users: six
+                    .users
+                    .iter()
+                    .map(|(uid, mark)| (*uid, mark.filter(|mark| *mark == direct)))
+                    .collect(),
+            }),
             keep_inbound: false,
             ..self.clone()
         }
@@ -174,6 +221,15 @@ impl Layout {
             way.push(format!("{} . \"{}\"", self.inbound(), self.wan));
         }
         named(out, "set way", "type mark . ifname;", way.into_iter());
+        if let Some(six) = &self.six {
+            let placed =
+                six.placement.iter().map(|(net, mark)| format!("{} : {mark}", element(*net)));
+            named(out, "map client_mark6", "type ipv6_addr : mark; flags interval;", placed);
+            let clients = six.clients.iter().copied().map(element);
+            named(out, "set clients6", "type ipv6_addr; flags interval;", clients);
+            let near = self.near6().into_iter();
+            named(out, "set local6", "type ipv6_addr; flags interval;", near);
+        }
     }
 
     fn inbound_kept(&self) -> bool {
@@ -211,6 +267,12 @@ impl Layout {
         }
         if !self.lan.is_empty() {
             let _ = writeln!(out, "    {new} ip saddr @clients {away} ip saddr map @client_mark");
+            if self.six.is_some() {
+                let _ = writeln!(
+                    out,
+                    "    {new} ip6 saddr @clients6 ip6 daddr != @local6 fib daddr type != local ct mark set ip6 saddr map @client_mark6"
+                );
+            }
         }
         if self.inbound_kept() {
             // A provider that is only being tried opens nothing either.
@@ -218,12 +280,15 @@ impl Layout {
             let inner = names(self.lan.iter().chain(tunnels));
             // Of TCP only a SYN opens a flow: what a server still sends for a flow that was ended is
             // `new` to conntrack too, and must not open a client's way out by the WAN.
-            for opens in ["meta l4proto != tcp", "tcp flags & (fin | syn | rst | ack) == syn"] {
-                let _ = writeln!(
-                    out,
-                    "    ct state new iifname != {inner} ip daddr @clients {opens} ct mark set {}",
-                    self.inbound()
-                );
+            let six = self.six.as_ref().map(|_| "ip6 daddr @clients6");
+            for to in std::iter::once("ip daddr @clients").chain(six) {
+                for opens in ["meta l4proto != tcp", "tcp flags & (fin | syn | rst | ack) == syn"] {
+                    let _ = writeln!(
+                        out,
+                        "    ct state new iifname != {inner} {to} {opens} ct mark set {}",
+                        self.inbound()
+                    );
+                }
             }
         }
         let _ = writeln!(
@@ -249,15 +314,21 @@ impl Layout {
         };
         out.push_str("  chain mark_out { type route hook output priority mangle; policy accept;\n");
         for (uid, mark) in &self.users {
-            let own = format!(
-                "meta skuid {uid} oifname != \"lo\" ip daddr != @local4 fib daddr type != local ct state new ct direction original"
-            );
-            // None: an answer at once is kinder to a program than a timeout.
-            let what = mark.map_or_else(
-                || format!("{away} reject with icmpx type admin-prohibited"),
-                |mark| format!(" ct mark set {mark}"),
-            );
-            let _ = writeln!(out, "    {own}{what}");
+            let six = self
+                .six
+                .as_ref()
+                .map(|six| ("ip6 daddr != @local6", six.users.get(uid).copied().flatten()));
+            for (far, mark) in std::iter::once(("ip daddr != @local4", *mark)).chain(six) {
+                let own = format!(
+                    "meta skuid {uid} oifname != \"lo\" {far} fib daddr type != local ct state new ct direction original"
+                );
+                // None: an answer at once is kinder to a program than a timeout.
+                let what = mark.map_or_else(
+                    || format!("{away} reject with icmpx type admin-prohibited"),
+                    |mark| format!(" ct mark set {mark}"),
+                );
+                let _ = writeln!(out, "    {own}{what}");
+            }
             let _ = writeln!(
                 out,
                 "    meta skuid {uid} ct direction original ct mark & {MARK_BASE:#010x} == {} meta mark set ct mark",
@@ -273,6 +344,14 @@ impl Layout {
         out.push_str(
             "  chain barrier { type filter hook forward priority filter; policy accept;\n",
         );
+        if self.six.is_some() {
+            if !self.lan.is_empty() {
+                let _ =
+                    writeln!(out, "    ip6 saddr @clients6 oifname {lan} ip6 daddr @local6 accept");
+            }
+            out.push_str("    ip6 saddr @clients6 meta mark . oifname @way accept\n");
+            let _ = writeln!(out, "    ip6 saddr @clients6 {no}");
+        }
         if self.block_ipv6 && self.one_armed() {
             // In and out are the same device here, so the destination has to tell.
             let near: Vec<String> = std::iter::once("fe80::/10".to_owned())
@@ -330,16 +409,25 @@ impl Layout {
             .flat_map(|slot| &slot.addresses)
             .chain(&self.other_addresses)
             .collect();
-        if addresses.is_empty() {
+        let addresses6: BTreeSet<&Ipv6Addr> =
+            self.slots.values().flat_map(|slot| &slot.addresses6).collect();
+        if addresses.is_empty() && addresses6.is_empty() {
             return;
         }
-        let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         let tunnels = names_with("lo", self.slots.keys().chain(&self.other_tunnels));
-        let _ = writeln!(
-            out,
-            "  chain source {{ type filter hook postrouting priority filter; policy accept;\n    ip saddr {{ {} }} oifname != {tunnels} drop\n  }}",
-            addresses.join(", ")
+        out.push_str(
+            "  chain source { type filter hook postrouting priority filter; policy accept;\n",
         );
+        let four: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let six: Vec<String> = addresses6.iter().map(ToString::to_string).collect();
+        for (family, addresses) in [("ip", four), ("ip6", six)] {
+            if !addresses.is_empty() {
+                let addresses = addresses.join(", ");
+                let _ =
+                    writeln!(out, "    {family} saddr {{ {addresses} }} oifname != {tunnels} drop");
+            }
+        }
+        out.push_str("  }\n");
     }
 
     fn slot_in(&self, out: &mut String) {
@@ -357,23 +445,33 @@ impl Layout {
     }
 
     fn mss(&self, out: &mut String) {
-        let loaded: Vec<(&Interface, u16)> = self
-            .slots
-            .iter()
-            .filter_map(|(name, slot)| slot.mtu.map(|mtu| (name, mtu.saturating_sub(HEADERS))))
-            .collect();
+        let loaded: Vec<(&Interface, u16)> =
+            self.slots.iter().filter_map(|(name, slot)| slot.mtu.map(|mtu| (name, mtu))).collect();
         if loaded.is_empty() {
             return;
         }
         let slots = names(loaded.iter().map(|(name, _)| *name));
-        let sizes: Vec<String> =
-            loaded.iter().map(|(name, mss)| format!("\"{name}\" : {mss}")).collect();
         // `rt mtu` clamps only what leaves by the slot; the answer's own announcement needs the map.
         let _ = writeln!(
             out,
-            "  chain mss {{ type filter hook forward priority mangle; policy accept;\n    oifname {slots} tcp flags syn tcp option maxseg size set rt mtu\n    iifname {slots} tcp flags & (syn | rst) == syn tcp option maxseg size set iifname map {{ {} }}\n  }}",
-            sizes.join(", ")
+            "  chain mss {{ type filter hook forward priority mangle; policy accept;\n    oifname {slots} tcp flags syn tcp option maxseg size set rt mtu"
         );
+        let families: &[(&str, u16)] = match &self.six {
+            None => &[("", HEADERS)],
+            Some(_) => &[("meta nfproto ipv4 ", HEADERS), ("meta nfproto ipv6 ", HEADERS6)],
+        };
+        for (family, headers) in families {
+            let sizes: Vec<String> = loaded
+                .iter()
+                .map(|(name, mtu)| format!("\"{name}\" : {}", mtu.saturating_sub(*headers)))
+                .collect();
+            let _ = writeln!(
+                out,
+                "    {family}iifname {slots} tcp flags & (syn | rst) == syn tcp option maxseg size set iifname map {{ {} }}",
+                sizes.join(", ")
+            );
+        }
+        out.push_str("  }\n");
     }
 
     fn nat(&self, out: &mut String) {

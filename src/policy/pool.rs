@@ -11,14 +11,14 @@ mod tunnels;
 use super::clients::{ClientEntry, ClientKey};
 pub use super::provider::{Directory, Provider, Wanted};
 use crate::names::{Interface, Mark, Table};
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 pub(crate) use pages::MAX_WAN_TIMEOUT_SEC;
 pub use pages::{ExitIp, Large, Probe, Require, Wan};
 pub use params::{Params, Strategy};
 pub use routing::{
-    CLOSING_RULES, Cut, DIRECT_MARK, INBOUND_MARK, Inbound, Ipv6, MARK_BASE, PRIORITIES, Routing,
-    SLOT_RULES, SOURCE_RULES, STANDBY_MARK, STANDBY_RULE, STANDBY_SOURCE_RULE, TEST_MARK,
-    USER_CLOSING_RULES, USER_RULES,
+    CLOSING_RULES, Cut, DIRECT_MARK, INBOUND_MARK, Inbound, Ipv6, LAN6_CLOSING_RULES, MARK_BASE,
+    PRIORITIES, Routing, SLOT_RULES, SOURCE_RULES, STANDBY_MARK, STANDBY_RULE, STANDBY_SOURCE_RULE,
+    TEST_MARK, USER_CLOSING_RULES, USER_RULES,
 };
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -200,6 +200,20 @@ impl PoolPolicy {
             .filter_map(|entry| match entry {
                 ClientEntry::Prefix(IpNet::V4(net)) | ClientEntry::Spread(net) => Some(*net),
                 ClientEntry::Prefix(IpNet::V6(_)) | ClientEntry::User(_) => None,
+            })
+            .collect()
+    }
+
+    /// The IPv6 prefixes of clients, in the order of the policy.
+    #[must_use]
+    pub fn client_prefixes6(&self) -> Vec<Ipv6Net> {
+        self.clients
+            .iter()
+            .filter_map(|entry| match entry {
+                ClientEntry::Prefix(IpNet::V6(net)) => Some(*net),
+                ClientEntry::Prefix(IpNet::V4(_))
+                | ClientEntry::Spread(_)
+                | ClientEntry::User(_) => None,
             })
             .collect()
     }

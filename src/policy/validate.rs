@@ -6,10 +6,10 @@
 use super::clients::{ClientEntry, ClientKey};
 use super::fault::PolicyFault;
 use super::pool::{
-    CLOSING_RULES, DIRECT_MARK, MARK_BASE, MAX_WAN_TIMEOUT_SEC, PRIORITIES, PoolPolicy, Tool,
+    CLOSING_RULES, DIRECT_MARK, Ipv6, MARK_BASE, MAX_WAN_TIMEOUT_SEC, PRIORITIES, PoolPolicy, Tool,
     USER_CLOSING_RULES,
 };
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::collections::BTreeSet;
 
 /// Slots stand between the first slot rule and Direct's.
@@ -164,6 +164,7 @@ impl PoolPolicy {
         }
         let mut users = BTreeSet::new();
         let mut nets: Vec<Ipv4Net> = Vec::new();
+        let mut six: Vec<Ipv6Net> = Vec::new();
         for entry in &self.clients {
             match entry {
                 ClientEntry::User(name) => {
@@ -173,9 +174,12 @@ impl PoolPolicy {
                         )));
                     }
                 }
+                ClientEntry::Prefix(IpNet::V6(net)) if self.routing.ipv6 == Ipv6::Tunnel => {
+                    six.push(*net);
+                }
                 ClientEntry::Prefix(IpNet::V6(net)) => {
                     return Err(PolicyFault::new(format!(
-                        "client {} is IPv6, which routing.ipv6 \"block\" and \"off\" do not carry: remove it",
+                        "client {} is IPv6, which routing.ipv6 \"block\" and \"off\" do not carry: remove it, or write \"tunnel\"",
                         ClientKey::Prefix(IpNet::V6(*net))
                     )));
                 }
@@ -189,14 +193,21 @@ impl PoolPolicy {
                 Ipv4Net::aggregate(&nets).len(),
                 USER_CLOSING_RULES - CLOSING_RULES,
             ),
+            (
+                "separate IPv6 prefixes",
+                Ipv6Net::aggregate(&six).len(),
+                USER_CLOSING_RULES - CLOSING_RULES,
+            ),
         ];
+        let mut nets: Vec<IpNet> =
+            nets.into_iter().map(IpNet::V4).chain(six.into_iter().map(IpNet::V6)).collect();
         // Sorted by address and then by length, an overlap always shows between neighbours.
         nets.sort_unstable();
         for pair in nets.windows(2) {
             if let [a, b] = pair
                 && (a.contains(b) || b.contains(a))
             {
-                let (a, b) = (ClientKey::Prefix(IpNet::V4(*a)), ClientKey::Prefix(IpNet::V4(*b)));
+                let (a, b) = (ClientKey::Prefix(*a), ClientKey::Prefix(*b));
                 return Err(PolicyFault::new(format!(
                     "clients {a} and {b} overlap: an address must belong to one entry, so change one of them"
                 )));

@@ -297,7 +297,7 @@ pub(super) fn trial(
         means: layout::means(policy),
         endpoint,
         fwmark: None,
-        addresses: candidate.addresses.iter().copied().collect(),
+        addresses: candidate.addresses4().collect(),
         mtu: layout::mtu_of(candidate, surroundings),
         pages,
         large,

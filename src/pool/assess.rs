@@ -8,6 +8,7 @@ use super::health::{Evidence, Health, judge};
 use super::layout;
 use super::standby::StandbySight;
 use super::state::{PoolState, Surroundings};
+use crate::iproute::Family;
 use crate::kernel::Tunnel;
 use crate::names::{Interface, Table};
 use crate::observation::{
@@ -249,8 +250,13 @@ fn drifted(
     let Some(surroundings) = surroundings else { return BTreeSet::new() };
     let is_off = |interface: &Interface, wished: &Tunnel, table: Table| {
         // A bound request goes by its own table, so its route is part of the way.
-        let route = layout::way_out(policy, interface, table);
-        !kernel.world.routes.contains(&route)
+        let is_there = |family: Family| {
+            let route = layout::way_out(policy, interface, table, family);
+            kernel.world.routes.contains(&route)
+        };
+        let six = layout::slot_carries_six(policy, state, interface);
+        !is_there(Family::V4)
+            || (six && !is_there(Family::V6))
             || !kernel
                 .world
                 .tunnels
@@ -260,13 +266,13 @@ fn drifted(
     let slots = (0..).zip(&policy.slots.interfaces).filter(|(index, interface)| {
         let Some(slot) = state.slots.get(interface) else { return false };
         let Some(candidate) = slot.candidate() else { return false };
-        let wished = layout::tunnel(state, slot, candidate, surroundings);
+        let wished = layout::tunnel(policy, state, slot, candidate, surroundings);
         is_off(interface, &wished, policy.table(*index))
     });
     let standby = policy.standby().filter(|interface| {
         let standby = state.standby.as_ref().filter(|standby| standby.up);
         standby.and_then(|standby| standby.candidate.as_ref()).is_some_and(|candidate| {
-            let wished = layout::plain_tunnel(state, candidate, surroundings);
+            let wished = layout::plain_tunnel(policy, state, candidate, surroundings);
             is_off(interface, &wished, policy.standby_table())
         })
     });
@@ -298,7 +304,7 @@ pub(crate) fn surroundings(
         .ok_or(
             "no uplink was found: main has no default route; name wan_interface in the policy",
         )?;
-    let prefixes = policy.client_prefixes();
+    let (prefixes, prefixes6) = (policy.client_prefixes(), policy.client_prefixes6());
     let lan: BTreeSet<Interface> = match &policy.lan_interfaces {
         Some(named) => named.iter().cloned().collect(),
         None => kernel
@@ -309,7 +315,9 @@ pub(crate) fn surroundings(
                     IpNet::V4(net) => prefixes.iter().any(|client| {
                         net.trunc().contains(client) || client.contains(&net.trunc())
                     }),
-                    IpNet::V6(_) => false,
+                    IpNet::V6(net) => prefixes6.iter().any(|client| {
+                        net.trunc().contains(client) || client.contains(&net.trunc())
+                    }),
                 })
             })
             .filter_map(|link| Interface::try_from(link.name.clone()).ok())
@@ -318,7 +326,7 @@ pub(crate) fn surroundings(
     };
     let lan = match (lan.is_empty(), known) {
         (true, Some(known)) if policy.lan_interfaces.is_none() => known.lan.clone(),
-        (true, None) if !prefixes.is_empty() => {
+        (true, None) if !(prefixes.is_empty() && prefixes6.is_empty()) => {
             return Err(
                 "no LAN was found: no interface carries an address of the clients' subnets; name lan_interfaces in the policy"
                     .to_owned(),

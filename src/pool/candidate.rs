@@ -53,6 +53,11 @@ impl fmt::Display for EndpointId {
 }
 
 impl Candidate {
+    /// Its own addresses of IPv4, which every tunnel has.
+    pub fn addresses4(&self) -> impl Iterator<Item = IpNet> + '_ {
+        self.addresses.iter().filter(|net| net.addr().is_ipv4()).copied()
+    }
+
     /// Which endpoint this is.
     #[must_use]
     pub fn endpoint(&self) -> EndpointId {

@@ -16,7 +16,7 @@ use crate::policy::pool::Cut as CutPolicy;
 use crate::policy::{ClientEntry, ClientKey, PoolPolicy};
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A slot of which nothing could be said for so many steps hosts no client while another serves.
 pub(super) const UNKNOWN_STEPS: u32 = 10;
@@ -24,6 +24,9 @@ pub(super) const UNKNOWN_STEPS: u32 = 10;
 const CHECKED_CLIENTS: usize = 64;
 /// An address that is nobody's (RFC 5737), asked for in route checks.
 const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
+
+/// The same of IPv6 (RFC 3849).
+const FAR6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
 
 /// Computes homes and places anew, where the plan lets clients be placed.
 pub(super) fn replace_clients(policy: &PoolPolicy, state: &mut PoolState) {
@@ -94,13 +97,14 @@ pub(super) fn cuts(policy: &PoolPolicy, old: Option<&PoolState>, new: &PoolState
         // First placement: flows from before carry no mark and would go on by the WAN.
         if !new.egress.is_empty() {
             cuts.extend(policy.client_prefixes().into_iter().map(|n| Cut::Unmarked(IpNet::V4(n))));
+            cuts.extend(policy.client_prefixes6().into_iter().map(|n| Cut::Unmarked(IpNet::V6(n))));
         }
         return cuts;
     };
     // A client that came into the policy since was carried by main until now.
     let is_new = |key: &ClientKey| !old.egress.contains_key(key) && new.egress.contains_key(key);
     for entry in &policy.clients {
-        if let ClientEntry::Prefix(net @ IpNet::V4(_)) = entry
+        if let ClientEntry::Prefix(net) = entry
             && is_new(&ClientKey::Prefix(*net))
         {
             cuts.push(Cut::Unmarked(*net));
@@ -186,11 +190,19 @@ pub(crate) fn route_checks(
             Egress::Direct | Egress::None => continue,
         };
         let Some(mark) = layout::mark_of(policy, egress) else { continue };
+        // Not the gateway's own address, for which the kernel refuses the question.
+        let other = |address: &IpAddr| !surroundings.own.contains(address);
         let (from, uid) = match client {
             ClientKey::Prefix(IpNet::V4(net)) | ClientKey::Bucket(net, _) => {
-                // Not the gateway's own address, for which the kernel refuses the question.
-                let address =
-                    net.hosts().map(IpAddr::V4).find(|address| !surroundings.own.contains(address));
+                let Some((address, iif)) = net.hosts().map(IpAddr::V4).find(other).zip(lan) else {
+                    continue;
+                };
+                (Some((address, iif.clone())), None)
+            }
+            // The router's anycast address is the gateway's own (RFC 4291, 2.6.1).
+            ClientKey::Prefix(IpNet::V6(net)) => {
+                let anycast = usize::from(net.prefix_len() < 128);
+                let address = net.hosts().skip(anycast).map(IpAddr::V6).find(other);
                 let Some((address, iif)) = address.zip(lan) else {
                     continue;
                 };
@@ -200,9 +212,17 @@ pub(crate) fn route_checks(
                 Some(uid) => (None, Some(*uid)),
                 None => continue,
             },
-            ClientKey::Prefix(IpNet::V6(_)) => continue,
         };
-        for to in std::iter::once(FAR).chain(neighbour) {
+        let far = match client {
+            ClientKey::Prefix(IpNet::V6(_)) if layout::slot_carries_six(policy, state, &device) => {
+                vec![FAR6]
+            }
+            ClientKey::Prefix(IpNet::V6(_)) => continue,
+            ClientKey::Prefix(IpNet::V4(_)) | ClientKey::Bucket(..) | ClientKey::User(_) => {
+                std::iter::once(FAR).chain(neighbour).collect()
+            }
+        };
+        for to in far {
             checks.push(Check::Route {
                 client: (*client).clone(),
                 query: RouteQuery { to, from: from.clone(), mark, uid },

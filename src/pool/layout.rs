@@ -9,13 +9,13 @@ use super::candidate::Candidate;
 use super::state::{Egress, PoolState, Slot, Surroundings};
 use crate::iproute::{Family, Route, RouteKind};
 use crate::kernel::diff::Means;
-use crate::kernel::nft::{Layout, SlotLayout};
+use crate::kernel::nft::{Layout, Six, SlotLayout};
 use crate::kernel::{Ends, GUARD_METRIC, NftTable, Tunnel, World};
 use crate::names::{Interface, Mark, PolicyName, Table};
 use crate::plan::Backend;
 use crate::policy::pool::{Inbound, Ipv6};
 use crate::policy::{ClientEntry, ClientKey, PoolPolicy};
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
@@ -25,8 +25,46 @@ const OVERHEAD: u32 = 80;
 /// is given up.
 pub const SMALL_MTU: u16 = 1_280;
 
-/// All of IPv4.
-const EVERYWHERE: IpNet = IpNet::V4(Ipv4Net::new_assert(std::net::Ipv4Addr::UNSPECIFIED, 0));
+/// All of a family.
+fn everywhere(family: Family) -> IpNet {
+    match family {
+        Family::V4 => IpNet::V4(Ipv4Net::default()),
+        Family::V6 => IpNet::V6(Ipv6Net::default()),
+    }
+}
+
+/// Whether a tunnel to this endpoint carries IPv6: it has an address of it, and all of it goes to the
+/// peer.
+#[must_use]
+pub fn carries_six(candidate: &Candidate) -> bool {
+    candidate.addresses.iter().any(|net| Family::of(net.addr()) == Family::V6)
+        && candidate.ends.allowed_ips.contains(&everywhere(Family::V6))
+}
+
+/// The addresses of a tunnel to this endpoint: those of IPv6 only where something goes by them, since
+/// a kernel without IPv6 takes none.
+fn addresses(policy: &PoolPolicy, candidate: &Candidate) -> BTreeSet<IpNet> {
+    if policy.routing.ipv6 == Ipv6::Tunnel && carries_six(candidate) {
+        candidate.addresses.clone()
+    } else {
+        candidate.addresses4().collect()
+    }
+}
+
+/// Whether a slot carries the IPv6 of clients.
+#[must_use]
+pub fn slot_carries_six(policy: &PoolPolicy, state: &PoolState, slot: &Interface) -> bool {
+    policy.routing.ipv6 == Ipv6::Tunnel
+        && state.slots.get(slot).and_then(Slot::candidate).is_some_and(carries_six)
+}
+
+/// The families that a pool routes.
+fn families(policy: &PoolPolicy) -> &'static [Family] {
+    match policy.routing.ipv6 {
+        Ipv6::Tunnel => &[Family::V4, Family::V6],
+        Ipv6::Block | Ipv6::Off => &[Family::V4],
+    }
+}
 
 /// The addresses of a host: a literal, or the last good answer of the resolver.
 #[must_use]
@@ -61,12 +99,13 @@ pub fn widest(surroundings: &Surroundings) -> u16 {
 /// The tunnel that a slot should be.
 #[must_use]
 pub fn tunnel(
+    policy: &PoolPolicy,
     state: &PoolState,
     slot: &Slot,
     candidate: &Candidate,
     surroundings: &Surroundings,
 ) -> Tunnel {
-    let tunnel = plain_tunnel(state, candidate, surroundings);
+    let tunnel = plain_tunnel(policy, state, candidate, surroundings);
     let mtu = if slot.mtu_lowered { tunnel.mtu.min(SMALL_MTU) } else { tunnel.mtu };
     Tunnel { mtu, ..tunnel }
 }
@@ -74,6 +113,7 @@ pub fn tunnel(
 /// The tunnel that a candidate describes.
 #[must_use]
 pub fn plain_tunnel(
+    policy: &PoolPolicy,
     state: &PoolState,
     candidate: &Candidate,
     surroundings: &Surroundings,
@@ -82,7 +122,7 @@ pub fn plain_tunnel(
     Tunnel {
         config: Some(candidate.config.clone()),
         ends: Some(ends),
-        addresses: candidate.addresses.clone(),
+        addresses: addresses(policy, candidate),
         answers: true,
         listen_port: None,
         fwmark: None,
@@ -145,19 +185,26 @@ pub fn world(
         if let Some(slot) = state.slots.get(interface)
             && let Some(candidate) = slot.candidate()
         {
-            let tunnel = tunnel(state, slot, candidate, surroundings);
+            let tunnel = tunnel(policy, state, slot, candidate, surroundings);
             insert_tunnel(&mut world, interface, tunnel);
-            world.routes.insert(way_out(policy, interface, table));
+            world.routes.insert(way_out(policy, interface, table, Family::V4));
+            if slot_carries_six(policy, state, interface) {
+                world.routes.insert(way_out(policy, interface, table, Family::V6));
+            }
         }
         if holds_clients(policy, state) || world.tunnels.contains_key(interface) {
-            world.routes.insert(guard(policy, table));
+            let guards = families(policy).iter().map(|family| guard(policy, table, *family));
+            world.routes.extend(guards);
         }
     }
     if let Some((interface, candidate)) = standby(policy, state) {
         let table = policy.standby_table();
-        let tunnel = plain_tunnel(state, candidate, surroundings);
+        let tunnel = plain_tunnel(policy, state, candidate, surroundings);
         insert_tunnel(&mut world, interface, tunnel);
-        world.routes.extend([way_out(policy, interface, table), guard(policy, table)]);
+        world.routes.extend([
+            way_out(policy, interface, table, Family::V4),
+            guard(policy, table, Family::V4),
+        ]);
         world.rules.extend(rules::of_standby(policy, candidate));
     }
     if !holds_clients(policy, state) {
@@ -195,17 +242,23 @@ fn without_clients(layout: Layout) -> Layout {
         spread: BTreeMap::new(),
         users: BTreeMap::new(),
         block_ipv6: false,
+        six: None,
         keep_inbound: false,
         ..layout
     }
 }
 
 /// A table's way out: its tunnel's device.
-pub(super) fn way_out(policy: &PoolPolicy, interface: &Interface, table: Table) -> Route {
+pub(super) fn way_out(
+    policy: &PoolPolicy,
+    interface: &Interface,
+    table: Table,
+    family: Family,
+) -> Route {
     Route {
-        family: Family::V4,
+        family,
         kind: RouteKind::Unicast,
-        destination: EVERYWHERE,
+        destination: everywhere(family),
         via: None,
         dev: Some(interface.to_string()),
         table,
@@ -216,13 +269,13 @@ pub(super) fn way_out(policy: &PoolPolicy, interface: &Interface, table: Table) 
 }
 
 /// What a table says when its way out is gone. Without it the lookup would go on to main.
-fn guard(policy: &PoolPolicy, table: Table) -> Route {
+fn guard(policy: &PoolPolicy, table: Table, family: Family) -> Route {
     Route {
         kind: RouteKind::Unreachable,
         dev: None,
         metric: Some(GUARD_METRIC),
-        family: Family::V4,
-        destination: EVERYWHERE,
+        family,
+        destination: everywhere(family),
         via: None,
         table,
         protocol: Some(policy.routing.protocol),
@@ -260,6 +313,12 @@ pub fn nft_layout(
         Egress::Direct => Some(policy.direct_mark()),
         Egress::None => None,
     };
+    // Where the slot carries no IPv6, what is sent by it is rejected.
+    let mark6 = |key: &ClientKey| match state.egress.get(key)? {
+        Egress::Slot(slot) if !slot_carries_six(policy, state, slot) => None,
+        Egress::Slot(_) | Egress::Direct | Egress::None => mark(key),
+    };
+    let mut six = Six { clients: policy.client_prefixes6(), ..Six::default() };
     let mut placement = BTreeMap::new();
     let mut spread = BTreeMap::new();
     let mut users = BTreeMap::new();
@@ -270,13 +329,19 @@ pub fn nft_layout(
                     placement.insert(*v4, mark);
                 }
             }
-            ClientEntry::Prefix(IpNet::V6(_)) => {}
+            ClientEntry::Prefix(net @ IpNet::V6(v6)) => {
+                if let Some(mark) = mark6(&ClientKey::Prefix(*net)) {
+                    six.placement.insert(*v6, mark);
+                }
+            }
             ClientEntry::Spread(net) => {
                 spread.insert(*net, entry.keys().iter().map(mark).collect());
             }
             ClientEntry::User(user) => {
                 if let Some(uid) = surroundings.users.get(user) {
-                    users.insert(*uid, mark(&ClientKey::User(user.clone())));
+                    let key = ClientKey::User(user.clone());
+                    users.insert(*uid, mark(&key));
+                    six.users.insert(*uid, mark6(&key));
                 }
             }
         }
@@ -284,24 +349,26 @@ pub fn nft_layout(
     let slots = (0..)
         .zip(&policy.slots.interfaces)
         .map(|(index, interface)| {
-            let tunnel = state
-                .slots
-                .get(interface)
-                .and_then(|slot| Some(tunnel(state, slot, slot.candidate()?, surroundings)));
-            let addresses = tunnel.iter().flat_map(|tunnel| &tunnel.addresses);
-            let addresses = addresses
-                .filter_map(|net| match net {
-                    IpNet::V4(net) => Some(net.addr()),
-                    IpNet::V6(_) => None,
-                })
-                .collect();
+            let tunnel = state.slots.get(interface).and_then(|slot| {
+                Some(tunnel(policy, state, slot, slot.candidate()?, surroundings))
+            });
+            let (mut addresses, mut addresses6) = (BTreeSet::new(), BTreeSet::new());
+            for net in tunnel.iter().flat_map(|tunnel| &tunnel.addresses) {
+                match net {
+                    IpNet::V4(net) => drop(addresses.insert(net.addr())),
+                    IpNet::V6(net) if slot_carries_six(policy, state, interface) => {
+                        addresses6.insert(net.addr());
+                    }
+                    IpNet::V6(_) => {}
+                }
+            }
             let mtu = tunnel.as_ref().map(|tunnel| tunnel.mtu);
-            (interface.clone(), SlotLayout { mark: policy.mark(index), mtu, addresses })
+            (interface.clone(), SlotLayout { mark: policy.mark(index), mtu, addresses, addresses6 })
         })
         .collect();
     let other_addresses = standby(policy, state)
         .into_iter()
-        .flat_map(|(_, candidate)| &candidate.addresses)
+        .flat_map(|(_, candidate)| candidate.addresses4())
         .filter_map(|net| match net {
             IpNet::V4(net) => Some(net.addr()),
             IpNet::V6(_) => None,
@@ -326,7 +393,8 @@ pub fn nft_layout(
         placement,
         spread,
         users,
-        block_ipv6: policy.routing.ipv6 == Ipv6::Block,
+        block_ipv6: matches!(policy.routing.ipv6, Ipv6::Block | Ipv6::Tunnel),
+        six: (policy.routing.ipv6 == Ipv6::Tunnel).then_some(six),
         keep_inbound: policy.routing.inbound == Inbound::Keep,
         masquerade: policy.routing.masquerade,
         inside: BTreeSet::new(),

@@ -9,7 +9,6 @@ use crate::names::Mark;
 use crate::observation::KernelReading;
 use crate::policy::{ClientKey, PoolPolicy};
 use crate::time::Moment;
-use ipnet::IpNet;
 
 /// The state that fits what the kernel shows. `None` without our table: then nobody was taken over.
 pub(super) fn rebuild(
@@ -44,7 +43,7 @@ pub(super) fn rebuild(
     };
     for client in policy.client_keys() {
         // Buckets and users stand in rules and not in the map; they are placed anew.
-        if let ClientKey::Prefix(IpNet::V4(net)) = &client
+        if let ClientKey::Prefix(net) = &client
             && let Some(mark) = placement.get(net)
         {
             let egress = egress(*mark);

@@ -282,7 +282,7 @@ impl Turn<'_> {
         let standby = self.state.standby.as_ref().and_then(|standby| standby.candidate.as_ref());
         let present = self.sight.standby.as_ref().and_then(|sight| sight.present.as_ref());
         let (Some(candidate), Some(present)) = (standby, present) else { return true };
-        let wished = layout::plain_tunnel(&self.state, candidate, self.surroundings);
+        let wished = layout::plain_tunnel(self.policy, &self.state, candidate, self.surroundings);
         !layout::is_as_wished(present, &wished)
     }
 }

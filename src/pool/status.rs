@@ -12,13 +12,16 @@ pub use standby::{StandbyHealth, StandbyRow};
 
 use super::Pool;
 use super::candidate::Rejected;
+use super::layout::slot_carries_six;
 use super::state::{Content, Egress, Mode, PoolState, Slot, Verdict};
 use crate::machine::Machine as _;
 use crate::names::{Interface, PolicyName};
-use crate::policy::PoolPolicy;
+use crate::policy::pool::Ipv6;
+use crate::policy::{ClientKey, PoolPolicy};
 use crate::record::Record;
 use crate::status::{Head, Next, Standing, is_stale};
 use crate::time::Moment;
+use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::Serialize;
 use std::net::IpAddr;
@@ -74,6 +77,8 @@ pub struct SlotRow {
     pub clients: usize,
     /// The address that they are seen with.
     pub exit_ip: Option<IpAddr>,
+    /// Whether it carries the IPv6 of clients, where the policy sends it through slots.
+    pub carries_ipv6: Option<bool>,
     /// The fastest good answer of its last healthy check.
     pub latency_ms: Option<u64>,
     /// Since when it is filled so.
@@ -165,7 +170,9 @@ pub fn status(
         .slots
         .interfaces
         .iter()
-        .filter_map(|interface| Some(slot_row(interface, state.slots.get(interface)?, state)))
+        .filter_map(|interface| {
+            Some(slot_row(policy, interface, state.slots.get(interface)?, state))
+        })
         .collect();
     let clients = policy
         .client_keys()
@@ -173,6 +180,13 @@ pub fn status(
         .map(|client| ClientRow {
             client: client.to_string(),
             egress: match state.egress.get(client) {
+                // Rejected until it carries IPv6 again.
+                Some(Egress::Slot(slot))
+                    if matches!(client, ClientKey::Prefix(IpNet::V6(_)))
+                        && !slot_carries_six(policy, state, slot) =>
+                {
+                    "none".to_owned()
+                }
                 Some(Egress::Slot(slot)) => slot.to_string(),
                 Some(Egress::None) => "none".to_owned(),
                 Some(Egress::Direct) | None => "direct".to_owned(),
@@ -205,7 +219,7 @@ pub fn status(
     }
 }
 
-fn slot_row(interface: &Interface, slot: &Slot, state: &PoolState) -> SlotRow {
+fn slot_row(policy: &PoolPolicy, interface: &Interface, slot: &Slot, state: &PoolState) -> SlotRow {
     let health = match (&slot.content, slot.verdict) {
         (Content::Empty, _) => SlotHealth::Empty,
         (Content::Lent(_), _) => SlotHealth::Lent,
@@ -229,6 +243,8 @@ fn slot_row(interface: &Interface, slot: &Slot, state: &PoolState) -> SlotRow {
         failures: slot.failures,
         clients: state.egress.values().filter(|egress| **egress == here).count(),
         exit_ip: slot.exit_ip.filter(|_| !state.retired),
+        carries_ipv6: (policy.routing.ipv6 == Ipv6::Tunnel && slot.candidate().is_some())
+            .then(|| slot_carries_six(policy, state, interface)),
         latency_ms: slot.latency_ms.filter(|_| !state.retired),
         since: slot.since.at,
     }

@@ -41,7 +41,7 @@ pub fn new_flow(world: &World, client: Ipv4Net, wan: &str, layers: Layers) -> Ex
     let nft = world.nft.as_ref().filter(|_| layers != Layers::RulesAlone);
     let mark = nft.and_then(|table| {
         let placement = placement_in(&table.text);
-        placement.iter().find(|(net, _)| net.contains(&client)).map(|(_, mark)| *mark)
+        placement.iter().find(|(net, _)| net.contains(&IpNet::V4(client))).map(|(_, mark)| *mark)
     });
     let device = if layers == Layers::NftAlone {
         Some(wan.to_owned())

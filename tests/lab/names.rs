@@ -89,6 +89,21 @@ pub fn inner(k: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 64, low(0, k), 1)
 }
 
+/// The IPv6 address of the tunnel's user at endpoint `k`.
+pub fn tunnel6(k: usize) -> Ipv6Addr {
+    Ipv6Addr::new(0xfd64, 0, 0, u16::from(low(0, k)), 0, 0, 0, 2)
+}
+
+/// The server's own IPv6 address inside the tunnel of endpoint `k`.
+pub fn inner6(k: usize) -> Ipv6Addr {
+    Ipv6Addr::new(0xfd64, 0, 0, u16::from(low(0, k)), 0, 0, 0, 1)
+}
+
+/// The IPv6 address by which the clients of endpoint `k` reach the web.
+pub fn exit6(k: usize) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, 0x64, 0, 0, 0, 1, u16::from(low(0, k)))
+}
+
 /// The endpoint that an exit address belongs to.
 pub fn endpoint_of(exit: &str) -> Option<usize> {
     let octets = exit.parse::<Ipv4Addr>().ok()?.octets();
@@ -124,7 +139,10 @@ pub fn is_client(source: IpAddr) -> bool {
 
 /// Whether a source is the address of a tunnel.
 pub fn is_tunnel(source: IpAddr) -> bool {
-    matches!(source, IpAddr::V4(from) if from.octets()[..2] == [10, 64])
+    match source {
+        IpAddr::V4(from) => from.octets()[..2] == [10, 64],
+        IpAddr::V6(from) => from.segments()[0] == 0xfd64,
+    }
 }
 
 /// What every prefix begins with.

@@ -66,6 +66,14 @@ pub fn config(k: usize) -> String {
     )
 }
 
+/// The wg-quick file for endpoint `k` with IPv6 inside.
+pub fn config6(k: usize) -> String {
+    let own = format!("Address = {}/32", names::tunnel(k));
+    config(k)
+        .replace(&own, &format!("{own}, {}/128", names::tunnel6(k)))
+        .replace("AllowedIPs = 0.0.0.0/0", "AllowedIPs = 0.0.0.0/0, ::/0")
+}
+
 /// The wg-quick file of a server that is not there, at the address of endpoint `at`; each has a key and a port of its own.
 pub fn dead(n: usize, at: usize) -> String {
     let mut seed = [0x77_u8; 32];
@@ -123,11 +131,12 @@ pub fn start(ground: &Ground, prov: &Space, holder: u32, count: usize) {
         write!(
             script,
             "wg setconf wg{k} /dev/stdin <<END\n[Interface]\nPrivateKey = {}\nListenPort = {}\n\
-             [Peer]\nPublicKey = {}\nAllowedIPs = {}/32\nEND\n",
+             [Peer]\nPublicKey = {}\nAllowedIPs = {}/32, {}/128\nEND\n",
             Keys::server(k).private,
             names::port(k),
             Keys::user(k).public,
             names::tunnel(k),
+            names::tunnel6(k),
         )
         .expect("a string takes it");
         // A multi-homed wireguard-go answers from its primary address once a peer's port has changed; the rule prevents it.
@@ -136,10 +145,13 @@ pub fn start(ground: &Ground, prov: &Space, holder: u32, count: usize) {
             "addr add {endpoint}/32 dev eth0\naddr add {exit}/32 dev eth0\n\
              rule add pref {table} ipproto udp sport {port} lookup {table}\n\
              route add default via 198.51.100.1 src {endpoint} table {table}\n\
-             addr add {inner}/24 dev wg{k}\nlink set wg{k} up\n",
+             addr add {exit6}/128 dev eth0 nodad\n\
+             addr add {inner}/24 dev wg{k}\naddr add {inner6}/64 dev wg{k} nodad\nlink set wg{k} up\n",
             endpoint = names::endpoint(k),
             exit = names::exit(k),
+            exit6 = names::exit6(k),
             inner = names::inner(k),
+            inner6 = names::inner6(k),
             port = names::port(k),
             table = 1000 + k,
         )
@@ -149,9 +161,13 @@ pub fn start(ground: &Ground, prov: &Space, holder: u32, count: usize) {
     prov.batch(&lines);
     let exits: Vec<String> =
         (1..=count).map(|k| format!("\"wg{k}\" : {}", names::exit(k))).collect();
-    prov.nft(&format!(
-        "table ip provider {{\nchain post {{ type nat hook postrouting priority srcnat; policy accept;\n\
-         snat to iifname map {{ {} }}\n}}\n}}\n",
-        exits.join(", ")
-    ));
+    let exits6: Vec<String> =
+        (1..=count).map(|k| format!("\"wg{k}\" : {}", names::exit6(k))).collect();
+    for (family, exits) in [("ip", exits), ("ip6", exits6)] {
+        prov.nft(&format!(
+            "table {family} provider {{\nchain post {{ type nat hook postrouting priority srcnat; policy accept;\n\
+             snat to iifname map {{ {} }}\n}}\n}}\n",
+            exits.join(", ")
+        ));
+    }
 }

@@ -167,13 +167,15 @@ fn internet(spaces: &Spaces) {
          addr add 203.0.113.1/24 dev gw\naddr add 203.0.113.77/24 dev gw\n\
          addr add 198.51.100.1/24 dev prov\naddr add 192.0.2.1/24 dev web\n\
          addr add 2001:db8:113::1/64 dev gw nodad\naddr add 2001:db8:ff::1/64 dev web nodad\n\
+         addr add 2001:db8:64::1/64 dev prov nodad\n\
          route add 10.77.0.0/24 via 203.0.113.2\nroute add 10.78.0.0/22 via 203.0.113.2\n\
          route add 10.99.0.0/24 via 192.0.2.2\n\
          route add fd77::/64 via 2001:db8:113::2\nroute add 2001:db8:2::/64 via 2001:db8:ff::2\n",
     );
     spaces.prov.batch(
         "link set lo up\nlink set eth0 up\naddr add 198.51.100.2/24 dev eth0\n\
-         route add default via 198.51.100.1\n",
+         addr add 2001:db8:64::2/64 dev eth0 nodad\n\
+         route add default via 198.51.100.1\nroute add default via 2001:db8:64::1\n",
     );
     // A local route makes every address of a prefix the web's own.
     spaces.web.batch(

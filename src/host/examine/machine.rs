@@ -53,7 +53,8 @@ pub fn machine(policies: &[PolicyName], left: &States) -> anyhow::Result<Machine
     let keys = links.iter().flat_map(|link| {
         ["rp_filter", "src_valid_mark"].into_iter().map(|key| conf(&link.name, key))
     });
-    for key in keys.chain(["net/ipv4/ip_forward".to_owned()]) {
+    let forwarding = ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"].map(str::to_owned);
+    for key in keys.chain(forwarding) {
         let value = proc(&format!("/proc/sys/{key}"));
         if !value.is_empty() {
             sysctls.insert(key, value.trim().to_owned());

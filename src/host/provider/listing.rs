@@ -186,14 +186,8 @@ impl<'a> Listing<'a> {
                 ends,
                 host,
                 port: config.peer.endpoint.port.get(),
-                // A wider prefix would become a route in main. IPv6 is closed to clients.
-                addresses: config
-                    .addresses
-                    .iter()
-                    .map(IpNet::addr)
-                    .filter(IpAddr::is_ipv4)
-                    .map(IpNet::from)
-                    .collect(),
+                // A wider prefix would become a route in main.
+                addresses: config.addresses.iter().map(IpNet::addr).map(IpNet::from).collect(),
                 mtu: config.mtu,
                 country: place.country.or(place.country_code).map(clean),
                 city: place.city.or(place.city_code).map(clean),

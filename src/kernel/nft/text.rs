@@ -3,13 +3,14 @@
 //! **Invariant:** an interface's name is always quoted, since it may be a keyword of nft.
 
 use crate::names::{Interface, Mark};
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
-pub(super) fn element(net: Ipv4Net) -> String {
-    if net.prefix_len() == 32 { net.addr().to_string() } else { net.to_string() }
+pub(super) fn element(net: impl Into<IpNet>) -> String {
+    let net = net.into();
+    if net.prefix_len() == net.max_prefix_len() { net.addr().to_string() } else { net.to_string() }
 }
 
 /// A named set or map; nft refuses an empty `elements`.
@@ -49,27 +50,22 @@ pub fn is_open(text: &str) -> bool {
 }
 
 /// Reads the placement back, from what `nft list table` prints or from a rendered text: each element
-/// of `client_mark`.
+/// of `client_mark` and `client_mark6`.
 #[must_use]
-pub fn placement_in(text: &str) -> BTreeMap<Ipv4Net, Mark> {
-    let Some((_, after)) = text.split_once("map client_mark {") else {
-        return BTreeMap::new();
-    };
-    // What stands next is the set of clients, in both.
-    let body = after.split_once("set clients").map_or(after, |(body, _)| body);
-    let Some((_, elements)) = body.split_once("elements = {") else {
-        return BTreeMap::new();
-    };
-    let elements = elements.split_once('}').map_or(elements, |(elements, _)| elements);
-    elements
-        .split(',')
-        .filter_map(|element| {
+pub fn placement_in(text: &str) -> BTreeMap<IpNet, Mark> {
+    let mut placement = BTreeMap::new();
+    for head in ["map client_mark {", "map client_mark6 {"] {
+        let Some((_, after)) = text.split_once(head) else { continue };
+        // What stands next is the set of clients, in both.
+        let body = after.split_once("set clients").map_or(after, |(body, _)| body);
+        let Some((_, elements)) = body.split_once("elements = {") else { continue };
+        let elements = elements.split_once('}').map_or(elements, |(elements, _)| elements);
+        placement.extend(elements.split(',').filter_map(|element| {
             let (net, mark) = element.trim().split_once(" : ")?;
-            let net = net
-                .parse::<Ipv4Net>()
-                .or_else(|_| net.parse::<Ipv4Addr>().map(Ipv4Net::from))
-                .ok()?;
+            let net =
+                net.parse::<IpNet>().or_else(|_| net.parse::<IpAddr>().map(IpNet::from)).ok()?;
             Some((net, Mark::try_from(mark.trim().to_owned()).ok()?))
-        })
-        .collect()
+        }));
+    }
+    placement
 }

@@ -185,6 +185,12 @@ impl WrittenWireguard {
                 "clients has {net} with spread, and all clients leave by the last hop: write the prefix alone"
             ));
         }
+        if self.routing.ipv6 == Ipv6::Tunnel {
+            return fault(
+                "routing.ipv6 \"tunnel\" is a pool's: what goes through several hops is IPv4; write \"block\" or \"off\""
+                    .to_owned(),
+            );
+        }
         let mut lanes = PoolPolicy::of_tunnels(
             Slots { interfaces: devices, first_table: self.first_table },
             self.clients,

@@ -13,6 +13,8 @@ use serde::Deserialize;
 pub enum Ipv6 {
     /// Rejected, from LAN interfaces to anything but LAN.
     Block,
+    /// Clients have it as they have IPv4, by slots that carry it; all else of the LAN is rejected.
+    Tunnel,
     /// Not looked at.
     Off,
 }
@@ -101,6 +103,9 @@ pub const STANDBY_SOURCE_RULE: u32 = 2_559;
 pub const SOURCE_RULES: u32 = 2_560;
 /// `rule_priority +` this is the first user's rule.
 pub const USER_RULES: u32 = 2_048;
+/// `rule_priority +` this is the first rule that closes what else a LAN sends over IPv6, where clients
+/// have it by slots: after all marks and users.
+pub const LAN6_CLOSING_RULES: u32 = 2_304;
 /// `rule_priority +` this is the first closing rule of a client prefix.
 pub const CLOSING_RULES: u32 = 3_072;
 /// `rule_priority +` this is the first closing rule of a user; the last of our range.

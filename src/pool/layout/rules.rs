@@ -5,13 +5,13 @@
 use crate::iproute::{Family, Rule, RuleAction};
 use crate::names::{Mark, Table};
 use crate::policy::pool::{
-    CLOSING_RULES, Ipv6, MARK_BASE, SLOT_RULES, SOURCE_RULES, STANDBY_RULE, STANDBY_SOURCE_RULE,
-    USER_CLOSING_RULES, USER_RULES,
+    CLOSING_RULES, Ipv6, LAN6_CLOSING_RULES, MARK_BASE, SLOT_RULES, SOURCE_RULES, STANDBY_RULE,
+    STANDBY_SOURCE_RULE, USER_CLOSING_RULES, USER_RULES,
 };
 use crate::policy::{ClientKey, PoolPolicy};
 use crate::pool::candidate::Candidate;
 use crate::pool::state::{Egress, PoolState, Slot, Surroundings};
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::collections::BTreeSet;
 
 /// `rule_priority +` this is Direct's rule.
@@ -48,9 +48,8 @@ pub(super) fn of_standby(policy: &PoolPolicy, candidate: &Candidate) -> Vec<Rule
         fwmark: Some((policy.standby_mark().0, u32::MAX)),
         ..rule_at(policy, STANDBY_RULE, Family::V4, lookup())
     };
-    let four = candidate.addresses.iter().filter(|net| Family::of(net.addr()) == Family::V4);
-    let from = four.map(|address| Rule {
-        from: Some(*address),
+    let from = candidate.addresses4().map(|address| Rule {
+        from: Some(address),
         fwmark: Some((0, MARK_BASE)),
         ..rule_at(policy, STANDBY_SOURCE_RULE, Family::V4, lookup())
     });
@@ -73,11 +72,12 @@ pub(super) fn all(
         suppress_prefixlength: Some(1),
         ..rule(0, index, Family::of(net.addr()), main())
     };
-    let marked = |offset, index, mark: Mark, action| Rule {
+    let marked = |offset, index, family, mark: Mark, action| Rule {
         fwmark: Some((mark.0, u32::MAX)),
-        ..rule(offset, index, Family::V4, action)
+        ..rule(offset, index, family, action)
     };
     let mut rules = BTreeSet::new();
+    let families = super::families(policy);
     let clients = closing_prefixes(policy);
     let local: BTreeSet<Ipv4Net> =
         surroundings.local4.iter().chain(&policy.client_prefixes()).copied().collect();
@@ -85,26 +85,29 @@ pub(super) fn all(
     for (index, net) in (0..).zip(&local) {
         rules.insert(near(index, IpNet::V4(*net)));
     }
-    for (index, _) in (0..).zip(&policy.slots.interfaces) {
-        let action = RuleAction::Lookup(policy.table(index));
-        rules.insert(marked(SLOT_RULES, index, policy.mark(index), action));
+    for family in families {
+        for (index, _) in (0..).zip(&policy.slots.interfaces) {
+            let action = RuleAction::Lookup(policy.table(index));
+            rules.insert(marked(SLOT_RULES, index, *family, policy.mark(index), action));
+        }
+        rules.insert(marked(DIRECT_RULE, 0, *family, policy.direct_mark(), main()));
+        rules.insert(marked(INBOUND_RULE, 0, *family, policy.inbound_mark(), main()));
     }
     // What the kernel sends by itself from a tunnel's address, a reset for late data, goes back into
     // a tunnel and not out by the WAN in clear, also when the nft table is gone.
     for (index, interface) in (0..).zip(&policy.slots.interfaces) {
         let candidate = state.slots.get(interface).and_then(Slot::candidate);
         for address in candidate.into_iter().flat_map(|candidate| &candidate.addresses) {
-            if Family::of(address.addr()) == Family::V4 {
+            let family = Family::of(address.addr());
+            if family == Family::V4 || super::slot_carries_six(policy, state, interface) {
                 rules.insert(Rule {
                     from: Some(*address),
                     fwmark: Some((0, MARK_BASE)),
-                    ..rule(SOURCE_RULES, index, Family::V4, RuleAction::Lookup(policy.table(index)))
+                    ..rule(SOURCE_RULES, index, family, RuleAction::Lookup(policy.table(index)))
                 });
             }
         }
     }
-    rules.insert(marked(DIRECT_RULE, 0, policy.direct_mark(), main()));
-    rules.insert(marked(INBOUND_RULE, 0, policy.inbound_mark(), main()));
     for (index, user) in (0..).zip(policy.users()) {
         let Some(uid) = surroundings.users.get(user) else { continue };
         let key = ClientKey::User(user.to_owned());
@@ -114,10 +117,10 @@ pub(super) fn all(
             Some(Egress::None) | None => None,
         };
         if let Some(table) = table {
-            rules.insert(Rule {
+            rules.extend(families.iter().map(|family| Rule {
                 uid_range: Some((*uid, *uid)),
-                ..rule(USER_RULES, index, Family::V4, RuleAction::Lookup(table))
-            });
+                ..rule(USER_RULES, index, *family, RuleAction::Lookup(table))
+            }));
         }
         for family in [Family::V4, Family::V6] {
             rules.insert(Rule {
@@ -132,16 +135,27 @@ pub(super) fn all(
             ..rule(CLOSING_RULES, index, Family::V4, RuleAction::Unreachable)
         });
     }
-    if policy.routing.ipv6 == Ipv6::Block {
-        for (index, net) in (0..).zip(&surroundings.local6) {
-            rules.insert(near(index, IpNet::V6(*net)));
-        }
-        for (index, lan) in (0..).zip(&surroundings.lan) {
-            rules.insert(Rule {
-                iif: Some(lan.to_string()),
-                ..rule(LAN6_RULES, index, Family::V6, RuleAction::Unreachable)
-            });
-        }
+    let closes_lan6 = match policy.routing.ipv6 {
+        Ipv6::Block => LAN6_RULES,
+        Ipv6::Tunnel => LAN6_CLOSING_RULES,
+        Ipv6::Off => return rules,
+    };
+    let clients = policy.client_prefixes6();
+    let local: BTreeSet<Ipv6Net> = surroundings.local6.iter().chain(&clients).copied().collect();
+    for (index, net) in (0..).zip(&Ipv6Net::aggregate(&local.into_iter().collect::<Vec<_>>())) {
+        rules.insert(near(index, IpNet::V6(*net)));
+    }
+    for (index, lan) in (0..).zip(&surroundings.lan) {
+        rules.insert(Rule {
+            iif: Some(lan.to_string()),
+            ..rule(closes_lan6, index, Family::V6, RuleAction::Unreachable)
+        });
+    }
+    for (index, net) in (0..).zip(&Ipv6Net::aggregate(&clients)) {
+        rules.insert(Rule {
+            from: Some(IpNet::V6(*net)),
+            ..rule(CLOSING_RULES, index, Family::V6, RuleAction::Unreachable)
+        });
     }
     rules
 }

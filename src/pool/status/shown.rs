@@ -46,6 +46,9 @@ fn slot(row: &SlotRow) -> Row {
     }
     facts.extend(row.latency_ms.map(|ms| format!("{ms} ms")));
     facts.extend(row.exit_ip.map(|address| address.to_string()));
+    if row.carries_ipv6 == Some(false) {
+        facts.push("IPv4 alone".to_owned());
+    }
     let (health, word) = match row.health {
         SlotHealth::Healthy => (Health::Good, ""),
         SlotHealth::Failed => (Health::Bad, ""),

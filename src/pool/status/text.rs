@@ -53,6 +53,10 @@ impl PoolStatus {
                 self.how_many(slot.interface.as_str()),
                 slot.latency_ms.map(|latency| format!("{latency} ms")).unwrap_or_default(),
                 slot.exit_ip.map(|exit| format!("exit {exit}")).unwrap_or_default(),
+                slot.carries_ipv6
+                    .filter(|carries| !carries)
+                    .map(|_| "IPv4 alone".to_owned())
+                    .unwrap_or_default(),
                 format!("since {}", clock(slot.since)),
                 why(slot),
             ]
