@@ -382,7 +382,8 @@ fn note(found: &Found) {
 /// Prints a line of trouble, for the journal with its urgency.
 fn complain(line: &str) {
     use std::io::Write as _;
-    let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let line: String =
+        line.chars().map(|c| if crate::outcome::is_unfit(c) { ' ' } else { c }).collect();
     let urgency = if crate::host::journal::hears_errors() { "<4>" } else { "" };
     let _ = writeln!(std::io::stderr().lock(), "{urgency}egressctl: {line}").is_ok();
 }

@@ -201,9 +201,26 @@ pub(crate) fn count(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
-/// Control characters never reach a terminal or the journal: a name may have come from a stranger.
+/// Whether a character does something to the text around it: moves a cursor, begins a line, turns the
+/// direction of reading, or is not seen at all. A name with one shows as another than it is.
+pub(crate) fn is_unfit(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+/// Such characters never reach a terminal or the journal: a name may have come from a stranger.
 pub(crate) fn harmless(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if is_unfit(c) { '\u{fffd}' } else { c }).collect()
 }
 
 impl fmt::Display for Report {

@@ -32,8 +32,13 @@ impl TryFrom<String> for Proxy {
     /// `http://127.0.0.1:2081` or `socks5h://127.0.0.1:2081`, the port always named.
     fn try_from(text: String) -> Result<Self, String> {
         let wrong = || {
+            // What stands before an @ is a password, and is not repeated.
+            let shown = match text.rsplit_once('@') {
+                Some((_, place)) => format!("a proxy with a password at {place:?}"),
+                None => format!("{text:?}"),
+            };
             format!(
-                "{text:?} is no local proxy: write http://127.0.0.1:PORT or socks5h://127.0.0.1:PORT"
+                "{shown} is no local proxy: write http://127.0.0.1:PORT or socks5h://127.0.0.1:PORT"
             )
         };
         let (scheme, place) = text.split_once("://").ok_or_else(wrong)?;

@@ -3,6 +3,7 @@
 //! **Invariant:** a rule that is not wholly understood never decides; that it was met is told.
 
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 /// More jumps than this are a circle, which the kernel does not load.
@@ -70,13 +71,19 @@ pub enum Fate {
 #[must_use]
 pub fn parse(listing: &Value) -> Ruleset {
     let mut ruleset = Ruleset::default();
+    // A cluster has a chain for each of ten thousand services.
+    let mut places = BTreeMap::new();
     for object in listing.get("nftables").and_then(Value::as_array).into_iter().flatten() {
         let text = |of: &Value, key: &str| of.get(key).and_then(Value::as_str).map(str::to_owned);
         if let Some(chain) = object.get("chain") {
+            let word = |key: &str| text(chain, key).unwrap_or_default();
+            let (family, table, name) = (word("family"), word("table"), word("name"));
+            let at = (family.clone(), table.clone(), name.clone());
+            places.entry(at).or_insert(ruleset.chains.len());
             ruleset.chains.push(Chain {
-                family: text(chain, "family").unwrap_or_default(),
-                table: text(chain, "table").unwrap_or_default(),
-                name: text(chain, "name").unwrap_or_default(),
+                family,
+                table,
+                name,
                 hook: text(chain, "hook"),
                 drops: text(chain, "policy").is_some_and(|policy| policy == "drop"),
                 rules: Vec::new(),
@@ -84,10 +91,8 @@ pub fn parse(listing: &Value) -> Ruleset {
         } else if let Some(rule) = object.get("rule") {
             let at = (text(rule, "family"), text(rule, "table"), text(rule, "chain"));
             let (Some(family), Some(table), Some(name)) = at else { continue };
-            let chain = ruleset
-                .chains
-                .iter_mut()
-                .find(|chain| chain.family == family && chain.table == table && chain.name == name);
+            let place = places.get(&(family, table, name)).copied();
+            let chain = place.and_then(|place| ruleset.chains.get_mut(place));
             let expressions = rule.get("expr").and_then(Value::as_array).cloned();
             if let (Some(chain), Some(expressions)) = (chain, expressions) {
                 chain.rules.push(expressions);

@@ -267,7 +267,8 @@ fn code_of(status: ExitStatus) -> i32 {
 /// Text of a foreign program made fit for one line of a log: no control characters, bounded.
 fn one_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let clean: String =
+        text.chars().map(|c| if crate::outcome::is_unfit(c) { ' ' } else { c }).collect();
     let line = clean.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() > SHOWN_STDERR {
         line.chars().take(SHOWN_STDERR - 1).chain(['…']).collect()

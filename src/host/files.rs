@@ -117,7 +117,7 @@ pub fn append_line_bounded(path: &Path, line: &str, keep: usize) -> anyhow::Resu
     let line: String = line
         .trim_end()
         .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
+        .map(|c| if crate::outcome::is_unfit(c) { ' ' } else { c })
         .chain(['\n'])
         .collect();
     let torn = before.last().is_some_and(|&last| last != b'\n');

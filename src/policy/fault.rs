@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** a fault never holds more of the policy's text than the key that is wrong.
 
+use crate::outcome::harmless;
 use std::fmt;
 
 /// The known kinds, for the nearest one.
@@ -11,6 +12,9 @@ const KINDS: [&str; 5] = ["pool", "selector", "guard", "dns", "chain"];
 /// 0.8 offers `client` for `clients` and `wan_iface` for `wan_interface`, and nothing for noise.
 const ALIKE: f64 = 0.8;
 
+/// The longest line, in characters: three times that with all keys that are known somewhere.
+const LONGEST: usize = 2_000;
+
 /// A policy that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyFault {
@@ -18,9 +22,14 @@ pub struct PolicyFault {
 }
 
 impl PolicyFault {
-    /// A contradiction that has no single place in the text.
+    /// A contradiction that has no single place in the text. Keys and values that it names may hold anything,
+    /// and be of any length.
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into() }
+        let text = harmless(&text.into());
+        match text.char_indices().nth(LONGEST) {
+            Some((at, _)) => Self { text: format!("{}…", text.get(..at).unwrap_or_default()) },
+            None => Self { text },
+        }
     }
 
     pub(super) fn no_kind() -> Self {
