@@ -5,6 +5,7 @@
 //! resolves no name.
 
 mod failure;
+mod forget;
 mod proxy;
 mod wire;
 
@@ -12,6 +13,7 @@ use crate::names::{Interface, Mark};
 use crate::proxy::Proxy;
 use crate::url::Target;
 use failure::failure_of;
+use forget::forget;
 use std::fmt;
 use std::io::Read as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -143,7 +145,8 @@ pub fn get(ask: &Ask<'_>) -> Result<Answer, AskFailure> {
     send(ask, &Parcel { verb: Verb::Get, headers: &[], body: None })
 }
 
-/// Asks with a verb, headers and a body. Their values are in no failure.
+/// Asks with a verb, headers and a body. Their values are in no failure, and what an answer repeats of an
+/// `Authorization` is taken out of it.
 ///
 /// # Errors
 /// When no answer came, see [`AskFailure`]; never for a status.
@@ -170,6 +173,10 @@ pub fn send_trusting(
     };
     response
         .and_then(|response| take(response, ask.max_body, begun))
+        .map(|mut answer| {
+            forget(&mut answer, parcel.headers);
+            answer
+        })
         .map_err(|error| failure_of(error, &target))
 }
 
