@@ -84,6 +84,18 @@ fn on_this_machine(file: &Gluetun, path: &Path, own: &OwnEnd) -> anyhow::Result<
     }
 }
 
+/// The servers of a file that has them itself.
+pub(super) fn read_servers(
+    body: &[u8],
+    file: &Gluetun,
+    own: &OwnEnd,
+) -> Result<Vec<Offer>, String> {
+    match read(body, file, own)? {
+        Said::Servers(offers) => Ok(offers),
+        Said::In(name) => Err(format!("its servers are in another file: {name}")),
+    }
+}
+
 fn read(body: &[u8], file: &Gluetun, own: &OwnEnd) -> Result<Said, String> {
     let document: Keyed<'_> = shape::read(body)?;
     let block = match document.0.get(&file.provider).and_then(|raw| shape::entry::<Block<'_>>(raw))

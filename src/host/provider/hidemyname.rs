@@ -245,6 +245,12 @@ fn encoded(text: &str) -> String {
     })
 }
 
+/// The servers of a list as offers, whose configurations are still to be asked for.
+pub(super) fn read(body: &[u8], site: &HideMyName) -> Result<Vec<Offer>, String> {
+    let missing = || Err("its configuration was not asked for".to_owned());
+    Ok(servers(body, site.awg)?.iter().map(|server| offer(server, missing())).collect())
+}
+
 /// The servers of a list: an object by number, a list, or either as `data`.
 fn servers(body: &[u8], awg: u8) -> Result<Vec<Server>, String> {
     let raws = if body.iter().find(|byte| byte.is_ascii_graphic()) == Some(&b'{') {

@@ -102,9 +102,38 @@ pub fn list(question: &ListQuestion, folder: &Path, may_write: bool) -> ListRead
         known: question.known.clone().filter(|_| is_stored(&question.have, folder)),
         ..question.clone()
     };
-    match offers(question, folder, may_write)
-        .and_then(|offers| taken(question, offers, folder, may_write))
-    {
+    unavailable_or(
+        offers(question, folder, may_write)
+            .and_then(|offers| taken(question, offers, folder, may_write)),
+    )
+}
+
+/// The list that `body` holds, as [`list`] takes it from the question's source. Nobody is asked and nothing is
+/// written, so our own end is told: a base64 key. This is all of a provider that reads what others wrote.
+#[must_use]
+pub fn understood(question: &ListQuestion, body: &[u8], own_key: &str) -> ListReading {
+    let read = || -> Result<ListReading, NoList> {
+        let own = OwnEnd::told(own_key, &["10.5.0.2/32"])
+            .map_err(|why| Trouble::here(format!("our own end is no key: {why}")))?;
+        let entries = match &question.provider {
+            Provider::Directory(_) => archive::offers(body),
+            Provider::Exec(_) | Provider::Http(_) => feed::read(body, Some(&own)),
+            Provider::Mullvad(service) => {
+                mullvad::read(body, service.port.map(NonZeroU16::get), &own)
+            }
+            Provider::Ivpn(service) => ivpn::read(body, service.port.map(NonZeroU16::get), &own),
+            Provider::NordVpn(nord) => nordvpn::read(body, nord.port.map(NonZeroU16::get), &own),
+            Provider::Gluetun(file) => gluetun::read_servers(body, file, &own),
+            Provider::HideMyName(site) => hidemyname::read(body, site),
+        };
+        taken(question, entries.map_err(Trouble::here)?.into(), Path::new(""), false)
+    };
+    unavailable_or(read())
+}
+
+/// A reading of whatever came of it.
+fn unavailable_or(reading: Result<ListReading, NoList>) -> ListReading {
+    match reading {
         Ok(reading) => reading,
         Err(NoList::Unchanged) => ListReading::Unchanged,
         Err(NoList::Unavailable(Trouble { why, answered, retry_after_sec, is_final: _ })) => {

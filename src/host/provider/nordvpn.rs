@@ -143,7 +143,7 @@ fn own_end(nord: &NordVpn, fetch: &Fetch<'_>, token: &str) -> Result<OwnEnd, NoL
         .map_err(|why| unread(&url, &format!("it tells no key: {why}")))?)
 }
 
-fn read(body: &[u8], port: Option<u16>, own: &OwnEnd) -> Result<Vec<Offer>, String> {
+pub(super) fn read(body: &[u8], port: Option<u16>, own: &OwnEnd) -> Result<Vec<Offer>, String> {
     let mut shared = Shared::default();
     let servers = if body.iter().find(|byte| byte.is_ascii_graphic()) == Some(&b'[') {
         shape::read::<Raws<'_>>(body)?
