@@ -40,6 +40,7 @@ fn untouched(lab: &Lab) -> [String; 4] {
     ]
 }
 
+/// Case C03.
 #[test]
 fn a_bad_config_is_told_and_the_others_are_used() {
     let lab = lab();

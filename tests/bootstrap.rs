@@ -147,6 +147,7 @@ fn a_refusal_is_honoured_and_never_asked_again_at_once() {
     assert_eq!(asked_by(&lab.step()), Vec::<String>::new(), "the wait doubles");
 }
 
+/// Case C50.
 #[test]
 fn refusals_in_a_row_double_the_wait_up_to_a_bound_and_no_two_gateways_come_back_together() {
     let waits = |offset: u64| {
@@ -201,6 +202,7 @@ fn why_a_refresh_came_to_nothing_is_told_until_one_came_to_something() {
     assert!(!why.contains("came to nothing"), "{:?}: {why}", waits.after.mode);
 }
 
+/// Case C15.
 #[test]
 fn what_it_is_asked_with_when_no_name_is_resolved_is_the_last_good_answer() {
     let by_name = json!({ "http": { "url": "https://list.example/l", "via": null } });

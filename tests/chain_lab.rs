@@ -23,6 +23,7 @@ fn hop(status: &Value, name: &str) -> Value {
     hops.into_iter().find(|hop| hop["hop"] == name).expect("the hop is there")
 }
 
+/// Case C21.
 #[test]
 fn any_node_may_die_in_any_way_and_its_backup_carries_within_the_step_that_sees_it() {
     let lab = Lab::builder().clients(2).endpoints(6).start();

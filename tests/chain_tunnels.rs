@@ -427,6 +427,7 @@ fn the_first_run_lays_the_ground_before_the_first_tunnel_and_lets_clients_in_at_
     assert_eq!(play.tried.len(), 3, "a backup that nobody has tried for long");
 }
 
+/// Case C21.
 #[test]
 fn a_node_that_dies_is_replaced_alone_within_the_step_that_sees_it() {
     for (dead, device, stands) in [

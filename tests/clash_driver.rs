@@ -71,6 +71,7 @@ fn a_look_tells_the_program_the_groups_and_what_flows() {
     }
 }
 
+/// Case C51.
 #[test]
 fn a_name_of_any_kind_is_selected_and_read_back() {
     let fake = FakeCore::start(Core::sing_box(GROUP, &MEMBERS));
@@ -143,6 +144,7 @@ fn a_core_that_is_down_hangs_or_breaks_off_is_down_and_comes_back() {
     }
 }
 
+/// Case C54.
 #[test]
 fn a_group_without_members_or_that_is_none_is_told_from_a_missing_one() {
     let fake = FakeCore::start(Core::mihomo("out", &["a"]));
@@ -207,6 +209,7 @@ fn odd_numbers_of_bytes_are_no_trouble() {
     assert_eq!((flows.len(), flows[0].received, flows[0].chains.len()), (1, 0, 0));
 }
 
+/// Case C53.
 #[test]
 fn a_choice_is_lost_only_where_a_restart_explains_it() {
     let fake = FakeCore::start(Core::sing_box("out", &["a", "b", "c"]));

@@ -317,6 +317,7 @@ fn clients_go_where_the_policy_says_when_nothing_serves() {
     tell("bootstrap_recovery_from_the_last_pool", &lab, &played);
 }
 
+/// Case C29.
 #[test]
 fn large_packets_are_eaten() {
     let mut lab = normal(2, &ALL[..3], &json!({}));
@@ -400,6 +401,7 @@ fn repairs_lead_to_a_full_refresh() {
     tell("refresh_struck_candidates_leave_too_few", &liar, &played);
 }
 
+/// Case C48.
 #[test]
 fn a_short_list_is_refused_until_it_came_three_times() {
     let mut lab = normal(2, &ALL, &json!({ "hmn_refresh_retry_interval_sec": 5 }));
@@ -415,6 +417,7 @@ fn a_short_list_is_refused_until_it_came_three_times() {
     assert_eq!(played.after.pool.as_ref().map(|pool| pool.candidates.len()), Some(2));
 }
 
+/// Cases C24, C31.
 #[test]
 fn what_cannot_be_judged_is_neither_failed_nor_healthy() {
     let mut lab = normal(2, &ALL[..3], &json!({}));

@@ -289,6 +289,7 @@ fn changes(server: &Server) -> Vec<(String, String, Value)> {
     server.asked().into_iter().filter(|asked| asked.verb != "GET").map(change).collect()
 }
 
+/// Cases C56, C59.
 #[test]
 fn a_change_names_address_and_ttl_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
@@ -323,6 +324,7 @@ fn a_change_names_address_and_ttl_and_nothing_else() {
     assert_eq!(changes(&server)[2].2, json!({ "content": "192.0.2.1", "ttl": 60 }));
 }
 
+/// Case C58.
 #[test]
 fn several_records_change_all_at_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -395,6 +397,7 @@ fn a_record_that_was_made_anew_is_found_again_and_an_identical_one_is_success() 
     write(&zone, &host(FI), &set(&["192.0.2.2"]), &set(&["192.0.2.1"])).unwrap();
 }
 
+/// Case C59.
 #[test]
 fn what_is_no_success_is_told_without_the_token() {
     let folder = tempfile::tempdir().unwrap();
@@ -596,6 +599,7 @@ fn a_write_whose_answer_is_lost_and_one_that_was_only_agreed_to_are_told_apart_b
     assert_eq!((ran.code, ran.report()["to"].clone()), (0, json!("FALLBACK")), "{ran:?}");
 }
 
+/// Case C56.
 #[test]
 fn a_proxy_that_was_lost_is_an_error_with_what_was_there() {
     let mut shop = record("a1", FI, "127.0.0.31");

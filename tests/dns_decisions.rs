@@ -93,6 +93,7 @@ fn a_native_that_dies_is_left_after_two_checks_and_returned_to_after_its_stay() 
     tell("native_all_well", &lab, &played);
 }
 
+/// Case C62.
 #[test]
 fn one_failed_check_moves_nothing() {
     let mut lab = lab(&json!({}));
@@ -162,6 +163,7 @@ fn a_fallback_that_does_not_serve_the_natives_name_is_not_used() {
     assert_eq!(lab.record(FI), [address("192.0.2.2")].into());
 }
 
+/// Case C63.
 #[test]
 fn with_nobody_alive_the_record_stays() {
     let mut lab = lab(&json!({ "mass_rounds": 0 }));
@@ -202,6 +204,7 @@ fn with_nobody_alive_the_record_stays() {
     assert_eq!(away.record(FI), [address("192.0.2.1")].into());
 }
 
+/// Case C62.
 #[test]
 fn a_native_that_flaps_is_quarantined() {
     let params = json!({ "minimum_stay_sec": 30, "flap_limit": 2, "quarantine_sec": 600 });
@@ -256,6 +259,7 @@ fn a_native_that_flaps_is_quarantined() {
     assert_eq!(fallback.mode(FI), Mode::NativeQuarantined);
 }
 
+/// Case C64.
 #[test]
 fn a_round_that_may_be_our_own_fault_counts_nothing() {
     for (name, online) in [("offline", Online::No), ("offline_after", Online::NotAfter)] {

@@ -218,6 +218,7 @@ fn a_node_goes_silent_and_within_a_minute_its_name_leads_clients_elsewhere_and_b
     assert_eq!(world.run(&["status"]).code, 0);
 }
 
+/// Case C64.
 #[test]
 fn a_watcher_without_an_uplink_writes_nothing_and_goes_on_when_it_is_back() {
     let mut world = World::new();

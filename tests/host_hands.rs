@@ -212,6 +212,7 @@ fn an_applied_world_is_the_wished_one_and_goes_away_whole() {
     });
 }
 
+/// Case C18.
 #[test]
 fn a_change_cut_short_anywhere_is_undone_whole() {
     if !may() {
@@ -405,6 +406,7 @@ fn a_way_is_the_kernels_and_a_refused_one_is_none() {
     });
 }
 
+/// Case C38.
 #[test]
 fn a_cut_ends_its_own_flows_and_no_other() {
     if !may() {

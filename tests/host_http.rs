@@ -52,6 +52,7 @@ fn a_clean_answer_is_told_as_it_is() {
     assert!(answer.elapsed < Duration::from_secs(1));
 }
 
+/// Case C26.
 #[test]
 fn a_portal_shows_itself_by_status_body_and_redirect() {
     let port = says("HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n<html>login>");
@@ -158,6 +159,7 @@ fn a_second_address_is_tried_and_ipv4_comes_first() {
     assert_eq!(get(&ask).unwrap().status, 204);
 }
 
+/// Case C24.
 #[test]
 fn a_socket_is_tied_to_its_device_or_not_used() {
     if !rustix::process::geteuid().is_root() {

@@ -3,6 +3,7 @@
 use egressctl::host::resolve::resolve;
 use std::time::{Duration, Instant};
 
+/// Case C15.
 #[test]
 fn every_name_has_an_answer_by_the_deadline() {
     let names: Vec<String> =

@@ -104,6 +104,7 @@ fn while_clients_ask<T>(clients: &[Client], work: impl FnOnce() -> T) -> T {
     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
+/// Case C18.
 #[test]
 fn killed_at_each_command_of_the_first_run() {
     let lab = lab();

@@ -153,6 +153,7 @@ fn whatever_is_taken_away_or_changed_is_put_back_by_one_step_and_counted_nowhere
     drift_after_drift(&Lab::builder().endpoints(6).start());
 }
 
+/// Case C32.
 #[test]
 fn the_same_holds_with_strict_reverse_paths() {
     drift_after_drift(&Lab::builder().endpoints(6).strict().start());
@@ -270,6 +271,7 @@ fn only_looks(call: &str) -> bool {
     if lines.is_empty() { looks(argv) } else { lines.iter().all(|line| looks(line)) }
 }
 
+/// Case C34.
 #[test]
 fn a_hundred_steps_in_a_steady_world_only_look_with_four_processes_at_most() {
     let lab = Lab::builder().endpoints(6).start();

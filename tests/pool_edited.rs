@@ -2,8 +2,8 @@
 
 use crate::lab;
 
-use lab::Lab;
 use lab::pool::{Pool, differences};
+use lab::{Lab, names, space};
 use serde_json::{Value, json};
 
 /// What `Pool::new` writes, so that an edit changes what it means to change and nothing else.
@@ -49,6 +49,7 @@ fn other_numbers_leave_no_orphan_and_no_leak() {
     assert_eq!(differences(&bare, &pool.kernel()), Vec::<String>::new());
 }
 
+/// Case C36.
 #[test]
 fn a_strangers_route_and_rule_with_our_number_elsewhere_are_left_alone() {
     let lab = Lab::builder().clients(2).endpoints(5).start();
@@ -126,5 +127,37 @@ fn a_lost_state_is_made_anew_by_a_step_and_spoilt_by_no_other_command() {
         assert!(now.goes_on_from(&tunnels[&slot]), "{slot} was touched");
     }
     assert_eq!(lab.exits(), exits, "nobody was moved");
+    pool.nothing_leaked();
+}
+
+#[test]
+fn c19_an_endpoint_that_is_led_into_its_own_tunnel_loses_its_clients_and_floods_nobody() {
+    let lab = Lab::builder().clients(2).endpoints(3).start();
+    let pool = Pool::up(&lab, |policy| policy["slots"]["interfaces"] = json!(["vpn1", "vpn2"]));
+    let (own, other) = (pool.endpoints()["vpn1"], pool.endpoints()["vpn2"]);
+    let left = (1..=3).find(|k| ![own, other].contains(k)).unwrap();
+    let at = names::endpoint(own);
+    lab.spaces().isp.nft(&format!(
+        "table inet seen {{\nchain past {{ type filter hook forward priority filter - 10; policy accept;\n\
+         ip daddr {at} counter\n}}\n}}\n"
+    ));
+    let before = pool.tunnels();
+    lab.gw().space().batch(&format!("route add {at}/32 dev vpn1"));
+    let told = lab.gw().egressctl(&["check", "home"]);
+    assert!(told.stdout.contains("endpoint-in-slot"), "{told:?}");
+    for _ in 0..6 {
+        drop(pool.step());
+    }
+    // It is given up as any that carries nothing, and the other one is not touched for it.
+    let endpoints = pool.endpoints();
+    assert_eq!((endpoints["vpn1"], endpoints["vpn2"]), (left, other), "{:#}", pool.status());
+    pool.others_go_on(&before, &["vpn1"]);
+    assert_eq!(pool.serves(2).len(), 2);
+    let seen = lab.spaces().isp.inside(|| {
+        space::run(std::process::Command::new("nft").args(["list", "table", "inet", "seen"]), "")
+    });
+    let count = seen.split("counter packets ").nth(1).and_then(|rest| rest.split(' ').next());
+    let count: u64 = count.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{seen}"));
+    assert!(count < 500, "{count} packets went to an endpoint that nobody reached");
     pool.nothing_leaked();
 }

@@ -247,6 +247,7 @@ fn a_test_interface_that_could_not_be_removed_is_gone_after_the_next_step() {
     }
 }
 
+/// Case C38.
 #[test]
 fn open_flows_that_cannot_be_ended_are_a_note_and_no_failure() {
     let lab = lab();

@@ -187,6 +187,7 @@ fn testing_takes_no_more_than_the_time_between_two_checks() {
     }
 }
 
+/// Case C28.
 #[test]
 fn so_many_failed_checks_stop_a_slot() {
     for count in [1, 3] {
@@ -339,6 +340,7 @@ fn a_list_is_too_short_below_a_share_of_the_last() {
     }
 }
 
+/// Case C28.
 #[test]
 fn so_many_false_alarms_within_a_window_are_none() {
     let alarms = |limit: u32, window: u64| {

@@ -112,11 +112,13 @@ fn strangers(builder: Builder) {
     assert_eq!(lab.capture.strays(), []);
 }
 
+/// Case C37.
 #[test]
 fn with_a_loose_wan_each_layer_closes_when_a_stranger_takes_the_other() {
     strangers(Lab::builder());
 }
 
+/// Case C32.
 #[test]
 fn with_a_strict_wan_and_half_routes_and_the_hosts_own_masquerade_the_same_holds() {
     let builder = Lab::builder().strict().halves().masquerade();

@@ -145,6 +145,7 @@ fn a_list_that_is_too_short_is_believed_when_it_came_three_times_and_a_broken_on
     pool.nothing_leaked();
 }
 
+/// Case C50.
 #[test]
 fn a_provider_that_refuses_is_left_alone_for_as_long_as_it_wishes() {
     let lab = Lab::builder().clients(2).endpoints(4).start();

@@ -18,6 +18,7 @@ fn client_of(pool: &Pool<'_>, slot: &str) -> usize {
     clients.iter().position(|client| client["egress"] == slot).unwrap() + 1
 }
 
+/// Case C40.
 #[test]
 fn five_slots_come_up_in_one_step_and_are_repaired_until_nothing_is_left() {
     let lab = Lab::builder().clients(7).start();
@@ -108,6 +109,7 @@ fn five_slots_come_up_in_one_step_and_are_repaired_until_nothing_is_left() {
     assert_eq!((lab.capture.resets_of_flows(), lab.capture.strays()), (vec![], vec![]));
 }
 
+/// Cases C22, C26.
 #[test]
 fn an_endpoint_that_comes_back_was_a_false_alarm_and_portal_blackhole_and_stop_are_noticed() {
     let lab = Lab::builder().endpoints(6).start();
@@ -144,6 +146,7 @@ fn an_endpoint_that_comes_back_was_a_false_alarm_and_portal_blackhole_and_stop_a
     pool.nothing_leaked();
 }
 
+/// Case C29.
 #[test]
 fn a_path_that_eats_large_packets_gets_a_smaller_mtu_before_its_endpoint_is_given_up() {
     let lab = Lab::builder().endpoints(6).start();

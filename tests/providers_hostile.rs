@@ -108,6 +108,7 @@ fn bad_days() -> Vec<(&'static str, Says, &'static str)> {
     ]
 }
 
+/// Case C48.
 #[test]
 fn after_each_bad_day_the_pool_is_as_it_was_and_status_says_why() {
     let lab = Lab::builder().clients(2).endpoints(ALL).start();

@@ -112,6 +112,7 @@ fn a_primary_that_fails_is_left_when_it_was_quiet() {
     story.is("selector_false_alarm");
 }
 
+/// Case C40.
 #[test]
 fn a_failover_waits_for_traffic_and_for_a_reserve_that_answers() {
     let policy = usual();

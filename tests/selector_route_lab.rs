@@ -178,6 +178,7 @@ fn codes(step: &Step) -> Vec<String> {
     reasons.iter().map(|reason| reason["code"].as_str().unwrap().to_owned()).collect()
 }
 
+/// Case C25.
 #[test]
 fn new_flows_move_and_return_while_open_ones_stay_where_they_are() {
     let office = Office::start();

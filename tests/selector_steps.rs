@@ -243,6 +243,7 @@ fn a_core_that_dies_at_the_selection_leaves_a_journal_that_the_next_run_takes_ba
     assert_eq!(bench.step().went(), went(0, "PRIMARY_FAILING", "ON_RESERVE", "applied"));
 }
 
+/// Case C53.
 #[test]
 fn a_core_that_is_down_or_restarts_is_waited_for_and_its_lost_choice_is_made_again_once() {
     let mut bench = Bench::new();

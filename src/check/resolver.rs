@@ -160,6 +160,7 @@ mod tests {
         assert!(asked(&parse_sockets(UDP6), &[997])[0].mend.contains("a user of its own"));
     }
 
+    /// Case C17.
     #[test]
     fn a_resolver_in_a_slot_counts_when_no_other_is_outside() {
         let slot = Interface::try_from("vpn1".to_owned()).unwrap();

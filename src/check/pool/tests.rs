@@ -169,6 +169,7 @@ fn a_prefix_without_one_address_is_whole_but_for_it() {
     assert_eq!(around("10.77.0.1/32".parse().unwrap(), ip("10.77.0.1")), []);
 }
 
+/// Case C19.
 #[test]
 fn an_endpoint_in_a_slot_is_told_and_one_by_the_wan_is_not() {
     let (policy, machine) = (policy(|_| {}), machine_with_links());

@@ -130,6 +130,7 @@ fn sample() -> TunnelConfig {
     parse(text).unwrap().config
 }
 
+/// Case C15.
 #[test]
 fn c04_setconf_gets_every_key_that_wg_knows_and_no_other() {
     let endpoint = "[2001:db8::1]:443".parse().unwrap();
