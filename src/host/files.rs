@@ -122,7 +122,9 @@ pub fn append_line_bounded(path: &Path, line: &str, keep: usize) -> anyhow::Resu
         .collect();
     let torn = before.last().is_some_and(|&last| last != b'\n');
     let lines = before.split(|&b| b == b'\n').filter(|l| !l.is_empty()).count();
-    if lines < keep {
+    // A link is no file of ours: another one takes its place, and where it leads nothing is added.
+    let is_link = std::fs::symlink_metadata(path).is_ok_and(|seen| seen.is_symlink());
+    if lines < keep && !is_link {
         let mut addition = if torn { vec![b'\n'] } else { Vec::new() };
         addition.extend_from_slice(line.as_bytes());
         let append = || -> io::Result<()> {
