@@ -453,55 +453,12 @@ fn a_pool_keeps_its_keys_tokens_and_codes() {
     for k in 1..=4 {
         bench.secrets.add_keys(&provider::config(k));
     }
-    // What a provider could do with a token, a code, a key of ours: each refuses, and repeats what it was shown.
-    let own = provider::Keys::user(77).private;
     let psk = provider::Keys::user(78).private;
-    let key = bench.secret("own.key", &own, &own);
-    let shared = bench.secret("own.psk", &psk, &psk);
-    let identity = json!({ "private_key_file": key, "preshared_key_file": shared, "address": ["10.64.0.2/32"] });
-    let token = bench.secret("provider.token", TOKEN, TOKEN);
-    let code = bench.secret("provider.code", "123456789012345678", "123456789012345678");
-    let [denied, broken] = [401, 200].map(|status| space.inside(|| parrot(status)));
-    let told = space.inside({
-        let own = own.clone();
-        move || {
-            Server::new(move |_| {
-                provider_server::ok(json!({ "nordlynx_private_key": own }).to_string())
-            })
-        }
-    });
-    let lists = bench.program(
-        "lists",
-        "env; echo \"[{\\\"name\\\":\\\"$(cat \"$(dirname \"$0\")/own.key\")\" >&2; exit 3",
-    );
     let mut policy = lab.pool_policy();
     policy["slots"]["interfaces"] = json!(["vpn1", "vpn2"]);
     policy["test"] = json!({ "enough": 4 });
-    for (n, provider) in [
-        json!({ "http": { "url": denied.url("/list"), "token_file": token, "identity": identity, "timeout_sec": 2 } }),
-        json!({ "http": { "url": broken.url("/list"), "token_file": token, "identity": identity, "timeout_sec": 2 } }),
-        json!({ "nordvpn": { "urls": [denied.url("/l")], "token_file": token, "credentials_url": denied.url("/c") } }),
-        json!({ "nordvpn": { "urls": [denied.url("/l")], "token_file": token, "credentials_url": told.url("/c") } }),
-        json!({ "hidemyname": { "urls": [denied.url("")], "code_file": code } }),
-        json!({ "hidemyname": { "urls": [broken.url("")], "code_file": code } }),
-        json!({ "mullvad": { "urls": [broken.url("/l")], "identity": identity } }),
-        json!({ "exec": { "path": lists, "identity": identity } }),
-        // A file with a secret that is of no use as one.
-        json!({ "http": { "url": denied.url("/l"), "identity": { "private_key_file": token } } }),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        policy["provider"] = provider;
-        bench.policy("home", &policy);
-        // What is told the same twice is looked at once: the reasons are in the plan.
-        let (code, said) = bench.run(&["plan", "home", "--json", "--explain"]);
-        assert!(code.is_some() && said.contains('{'), "provider {n}: {said}");
-        if n % 3 == 0 {
-            bench.run(&["step", "home", "--now", "--json", "--explain"]);
-            bench.run(&["check", "home"]);
-        }
-    }
+    policy["params"]["health_failures_before_down"] = json!(1);
+    policy["params"]["local_repair_retest_count"] = json!(1);
     // A pool that works, beside a standby and a candidate with a preshared key that does not answer.
     let fails =
         provider::dead(1, 1).replace("AllowedIPs", &format!("PresharedKey = {psk}\nAllowedIPs"));
@@ -520,8 +477,6 @@ fn a_pool_keeps_its_keys_tokens_and_codes() {
     policy["bootstrap"] = json!({ "wireguard": { "interface": "vpnboot", "config": standby } });
     policy["exit_ip"] = json!({ "url": format!("http://{}/ip", names::PROBE) });
     bench.policy("home", &policy);
-    fs::remove_dir_all(bench.states()).unwrap();
-    fs::create_dir(bench.states()).unwrap();
     bench.everything("home");
     let (_, said) = bench.run(&["status", "home", "--json"]);
     assert!(said.contains("\"state\":\"NORMAL\""), "{said}");
@@ -533,9 +488,11 @@ fn a_pool_keeps_its_keys_tokens_and_codes() {
         "case \"$1\" in set*|sync*) cat >&2; exit 1;; esac\nexec /usr/bin/wg \"$@\"",
     );
     lab.faults().drop(1);
+    let mut told = String::new();
     for _ in 0..4 {
-        bench.run(&["step", "home", "--now", "--json", "--explain"]);
+        told += &bench.run(&["step", "home", "--now", "--json", "--explain"]).1;
     }
+    assert!(told.contains("setconf"), "the program never refused a key: {told}");
     bench.what_fails("home");
     fs::write(&real, was).unwrap();
     for args in [
@@ -549,6 +506,57 @@ fn a_pool_keeps_its_keys_tokens_and_codes() {
     bench.what_fails("home");
     bench.run(&["down", "home"]);
     payloads(&bench, &hears);
+    bench.kept();
+}
+
+/// Each provider has a token, a code or a key of ours, refuses, and repeats what it was shown.
+#[test]
+fn providers_are_not_repeated() {
+    let mut bench = Bench::new(None);
+    let (own, psk) = (provider::Keys::user(77).private, provider::Keys::user(78).private);
+    let key = bench.secret("own.key", &own, &own);
+    let shared = bench.secret("own.psk", &psk, &psk);
+    let identity = json!({ "private_key_file": key, "preshared_key_file": shared, "address": ["10.64.0.2/32"] });
+    let token = bench.secret("provider.token", TOKEN, TOKEN);
+    let code = bench.secret("provider.code", "123456789012345678", "123456789012345678");
+    let two = bench.secret("two.lines", "two-l1nes-of-a-secret", "two-l1nes-of-a-secret\nand more");
+    let lists = bench.program("lists", &format!("env; cat {} >&2; exit 3", key.display()));
+    let told = json!({ "nordlynx_private_key": own }).to_string();
+    let told = Server::saying(told);
+    for status in [401, 403, 400, 200, 500] {
+        let parrot = parrot(status);
+        for provider in [
+            json!({ "http": { "url": parrot.url("/list"), "token_file": token, "identity": identity } }),
+            json!({ "nordvpn": { "urls": [parrot.url("/l")], "token_file": token, "credentials_url": parrot.url("/c") } }),
+            json!({ "nordvpn": { "urls": [parrot.url("/l")], "token_file": token, "credentials_url": told.url("/c") } }),
+            json!({ "hidemyname": { "urls": [parrot.url("")], "code_file": code } }),
+            json!({ "mullvad": { "urls": [parrot.url("/l")], "identity": identity } }),
+            json!({ "gluetun": { "provider": "airvpn", "url": parrot.url("/l"), "identity": identity } }),
+        ] {
+            let asked = parrot.asked().len();
+            let question = provider_server::Bench::question(&provider, &json!({}));
+            let reading = egressctl::host::provider::list(&question, bench.folder.path(), true);
+            assert!(parrot.asked().len() > asked, "{provider} was not asked");
+            bench.scan(&format!("a reading after {status}"), format!("{reading:?}").as_bytes());
+            bench.scan("a question", format!("{question:?}").as_bytes());
+        }
+    }
+    for provider in [
+        json!({ "exec": { "path": lists, "identity": identity } }),
+        // Files with a secret that is of no use as one.
+        json!({ "http": { "url": told.url("/l"), "identity": { "private_key_file": token } } }),
+        json!({ "http": { "url": told.url("/l"), "token_file": two } }),
+        json!({ "directory": { "path": key } }),
+    ] {
+        let question = provider_server::Bench::question(&provider, &json!({}));
+        let reading =
+            format!("{:?}", egressctl::host::provider::list(&question, bench.folder.path(), true));
+        assert!(reading.contains("Unavailable"), "{reading}");
+        bench.scan(&format!("a reading of {provider}"), reading.as_bytes());
+    }
+    let started = fs::read(bench.path("children")).unwrap();
+    assert!(!started.is_empty(), "the program was started");
+    bench.scan("what a program is started with", &started);
     bench.kept();
 }
 
