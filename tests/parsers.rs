@@ -1,7 +1,8 @@
 //! What others write never makes us panic, takes long, tells a secret, or says more than a line: every parser of
 //! the fuzzer, over its corpus, over spoilt copies of it, and over input as long as a list can be.
 //!
-//! `EGRESSCTL_SEED=N cargo test --test parsers` repeats a run; `CONTRIBUTING.md` says how to look for longer.
+//! `EGRESSCTL_SEED=N cargo test --test parsers` repeats a run, and `EGRESSCTL_SPOIL_SEC=N` gives each target so many
+//! seconds; `CONTRIBUTING.md` says how to look with a fuzzer.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -81,11 +82,13 @@ fn every_input_that_was_ever_of_interest_keeps_the_promises() {
 fn spoilt_input_keeps_the_promises() {
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let seed = std::env::var("EGRESSCTL_SEED").map_or(clock, |seed| seed.parse().unwrap());
+    let long = std::env::var("EGRESSCTL_SPOIL_SEC");
+    let spoiling = long.map_or(SPOILING, |sec| Duration::from_secs(sec.parse().unwrap()));
     println!("EGRESSCTL_SEED={seed}");
     for (target, parse) in ALL {
         let inputs = inputs(target);
         let mut dice = Dice::new(seed);
-        let end = Instant::now() + SPOILING;
+        let end = Instant::now() + spoiling;
         let mut tried = 0;
         while Instant::now() < end || tried < 20 {
             let (of, input) = &inputs[dice.below(inputs.len())];
