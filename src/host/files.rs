@@ -168,6 +168,7 @@ pub fn last_lines(path: &Path, most: usize) -> io::Result<Vec<String>> {
 /// When it is a symbolic link, which could lead what is written here anywhere, or no folder, or
 /// belongs to somebody else, or cannot be made.
 pub fn private_folder(path: &Path) -> anyhow::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|folder| !folder.exists()).collect();
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     let seen = match (std::fs::symlink_metadata(path), made) {
         (Ok(seen), _) => seen,
@@ -192,7 +193,28 @@ pub fn private_folder(path: &Path) -> anyhow::Result<()> {
         std::fs::set_permissions(path, Permissions::from_mode(0o700))
             .with_context(|| format!("narrowing the folder {} to 0700", path.display()))?;
     }
+    // What is synced in a folder is lost with the folder's own name.
+    for folder in missing {
+        match sync_folder(folder_of(folder)?) {
+            Err(why) if why.kind() != io::ErrorKind::PermissionDenied => {
+                return Err(why)
+                    .with_context(|| format!("syncing the folder of {}", path.display()));
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
     Ok(())
+}
+
+/// Removes what killed runs left half written in a folder.
+pub fn tidy(folder: &Path) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(TEMPORARY_PREFIX) {
+            // A leftover that cannot be removed takes room and does no other harm.
+            std::fs::remove_file(entry.path()).unwrap_or_default();
+        }
+    }
 }
 
 /// Renames `path` to `NAME.bad-SUFFIX` beside it, or `NAME.bad-SUFFIX-2` and so on, never over

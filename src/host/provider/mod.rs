@@ -256,10 +256,14 @@ pub fn forget(folder: &Path, keep: &BTreeSet<u32>) -> anyhow::Result<()> {
         let number = name.to_str().and_then(|name| Some((name, name.parse::<u32>().ok()?)));
         // `+7` and `007` are numbers to the parser and no names of ours.
         let Some((name, number)) = number else { continue };
-        if name != number.to_string() || keep.contains(&number) {
+        if name != number.to_string() {
             continue;
         }
         let path = entry.path();
+        if keep.contains(&number) {
+            files::tidy(&path);
+            continue;
+        }
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             std::fs::remove_dir_all(&path)
                 .with_context(|| format!("removing {}", path.display()))?;

@@ -102,13 +102,7 @@ impl<B, J> Held<B, J> {
     /// Removes what killed runs left half written. While a state is missing such a file may be all
     /// that is left of it, and stays for a person to look at.
     pub(super) fn tidy(&self) {
-        let Ok(entries) = std::fs::read_dir(&self.folder.path) else { return };
-        for entry in entries.flatten() {
-            if entry.file_name().to_string_lossy().starts_with(files::TEMPORARY_PREFIX) {
-                // A leftover that cannot be removed takes room and does no other harm.
-                std::fs::remove_file(entry.path()).unwrap_or_default();
-            }
-        }
+        files::tidy(&self.folder.path);
     }
 
     fn remove_journal(&mut self) -> anyhow::Result<()> {
