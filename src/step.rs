@@ -42,7 +42,9 @@ use crate::names::{Interface, PolicyName};
 use crate::observation::{Observation, Question, Realm};
 use crate::outcome::{Ending, Exit, Report};
 use crate::record::{Journal, LastStep, LoadedNft, Record};
-use crate::time::Moment;
+use crate::time::{Moment, carried_over, carry_over};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
@@ -168,7 +170,8 @@ fn begin<'a, M: Machine>(order: &'a Order<'a, M>) -> anyhow::Result<Begun<'a, M>
             order.path.display()
         ),
     };
-    let record = held.loaded().body().cloned().unwrap_or_default();
+    let mut record = held.loaded().body().cloned().unwrap_or_default();
+    of_this_boot(&mut record, &started)?;
     let hands = Hands::new(folder.path().to_owned());
     Ok(Begun::Held(Box::new(Run {
         order,
@@ -186,6 +189,26 @@ fn begin<'a, M: Machine>(order: &'a Order<'a, M>) -> anyhow::Result<Begun<'a, M>
         looks: Vec::new(),
         lists: None,
     })))
+}
+
+/// Brings what is remembered of an earlier boot into this one.
+fn of_this_boot<S: Serialize + DeserializeOwned>(
+    record: &mut Record<S>,
+    now: &Moment,
+) -> anyhow::Result<()> {
+    let Some(last) = record.last_step.as_ref().map(|last| last.at.clone()) else { return Ok(()) };
+    if last.boot == now.boot {
+        return Ok(());
+    }
+    if let Some(state) = &record.machine {
+        let mut value = serde_json::to_value(state)?;
+        carry_over(&mut value, &last, now);
+        record.machine = Some(serde_json::from_value(value)?);
+    }
+    if let Some(since) = &mut record.paused {
+        *since = carried_over(since, &last, now);
+    }
+    Ok(())
 }
 
 impl<M: Machine> Run<'_, M> {

@@ -9,6 +9,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +21,8 @@ pub struct Moment {
     /// The kernel's boot id (`/proc/sys/kernel/random/boot_id`); which boot `up_ms` counts in.
     /// Shared, because every test of a long list has a moment.
     pub boot: Arc<str>,
-    /// `CLOCK_BOOTTIME` in milliseconds.
-    pub up_ms: u64,
+    /// `CLOCK_BOOTTIME` in milliseconds; below zero for what was before the boot.
+    pub up_ms: i64,
 }
 
 impl Moment {
@@ -36,22 +37,18 @@ impl Moment {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Duration {
         if self.boot == earlier.boot {
-            Duration::from_millis(self.up_ms.saturating_sub(earlier.up_ms))
+            millis(self.up_ms.saturating_sub(earlier.up_ms))
         } else {
             let wall = self.at.as_millisecond().saturating_sub(earlier.at.as_millisecond());
-            Duration::from_millis(u64::try_from(wall).unwrap_or(0).max(self.up_ms))
+            millis(wall.max(self.up_ms))
         }
     }
 
     /// The moment `wait` after this one, in the same boot.
     #[must_use]
     pub fn after(&self, wait: Duration) -> Self {
-        let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        let at = i64::try_from(ms)
-            .ok()
-            .and_then(|ms| {
-                Timestamp::from_millisecond(self.at.as_millisecond().saturating_add(ms)).ok()
-            })
+        let ms = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+        let at = Timestamp::from_millisecond(self.at.as_millisecond().saturating_add(ms))
             .unwrap_or(Timestamp::MAX);
         Self { at, boot: Arc::clone(&self.boot), up_ms: self.up_ms.saturating_add(ms) }
     }
@@ -64,17 +61,76 @@ impl Moment {
         if self.boot != earlier.boot {
             return wall < 0;
         }
-        let up = i64::try_from(self.up_ms.saturating_sub(earlier.up_ms)).unwrap_or(i64::MAX);
+        let up = self.up_ms.saturating_sub(earlier.up_ms);
         let apart = u128::from(wall.abs_diff(up));
         apart > tolerance.as_millis()
     }
+}
+
+/// A length of time, none when it is below zero.
+fn millis(ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+}
+
+/// Brings what is remembered of earlier boots into the boot of `now`, where nobody's setting of the
+/// clock has a say in it any more. `last` is the last moment of an earlier boot at which both clocks
+/// were read.
+///
+/// Between the two there was as much time as the wall clock says, at least as much as this boot has
+/// lasted, and none less than none: a clock that came up behind brings nothing back, and keeps
+/// nothing waiting. What was remembered in the boot of `last` is as much older than `last` as that
+/// boot's own clock says, whatever somebody did to the wall clock meanwhile.
+#[must_use]
+pub fn carried_over(moment: &Moment, last: &Moment, now: &Moment) -> Moment {
+    if moment.boot == now.boot {
+        return moment.clone();
+    }
+    let wall = |later: &Moment, earlier: &Moment| {
+        later.at.as_millisecond().saturating_sub(earlier.at.as_millisecond())
+    };
+    let between = wall(now, last).max(now.up_ms).max(0);
+    let before = if moment.boot == last.boot {
+        last.up_ms.saturating_sub(moment.up_ms)
+    } else {
+        wall(last, moment)
+    };
+    let ago = before.saturating_add(between).max(0);
+    let at = Timestamp::from_millisecond(now.at.as_millisecond().saturating_sub(ago));
+    Moment {
+        at: at.unwrap_or(Timestamp::MIN),
+        boot: Arc::clone(&now.boot),
+        up_ms: now.up_ms.saturating_sub(ago),
+    }
+}
+
+/// The same for every moment in a value of JSON, wherever it stands.
+pub fn carry_over(value: &mut Value, last: &Moment, now: &Moment) {
+    match value {
+        Value::Object(map) if is_moment(map) => {
+            let carried = Moment::deserialize(&*value)
+                .and_then(|moment| serde_json::to_value(carried_over(&moment, last, now)));
+            if let Ok(carried) = carried {
+                *value = carried;
+            }
+        }
+        Value::Object(map) => {
+            map.values_mut().for_each(|value| carry_over(value, last, now));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| carry_over(item, last, now)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Whether an object is a [`Moment`].
+fn is_moment(map: &Map<String, Value>) -> bool {
+    map.len() == 3 && ["at", "boot", "up_ms"].iter().all(|key| map.contains_key(*key))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn moment(boot: &str, at_ms: i64, up_ms: u64) -> Moment {
+    fn moment(boot: &str, at_ms: i64, up_ms: i64) -> Moment {
         Moment { at: Timestamp::from_millisecond(at_ms).unwrap(), boot: boot.into(), up_ms }
     }
 

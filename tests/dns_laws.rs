@@ -136,11 +136,13 @@ fn inputs() -> Vec<Input> {
 
 /// The state as far as it bears on what comes, times as ages.
 fn key(lab: &Lab) -> String {
-    fn ages(value: &mut Value, now_ms: u64) {
+    fn ages(value: &mut Value, now_ms: i64) {
         match value {
             Value::Object(object) => {
-                if let Some(up_ms) = object.get("up_ms").and_then(Value::as_u64) {
-                    *value = json!(((now_ms - up_ms) / 1_000).min(10 * APART + 1));
+                if let Some(up_ms) = object.get("up_ms").and_then(Value::as_i64) {
+                    *value = json!(
+                        ((now_ms - up_ms) / 1_000).min(10 * i64::try_from(APART).unwrap() + 1)
+                    );
                     return;
                 }
                 for told in [
@@ -514,7 +516,7 @@ fn a_native_that_dies_at_each_return_is_left_no_more_often_than_the_policy_says(
             lab.next(APART);
         }
         if dead {
-            moves.push(lab.now.up_ms / 1_000);
+            moves.push(lab.now.up_ms.unsigned_abs() / 1_000);
         }
         lab.next(APART);
     }

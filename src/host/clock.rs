@@ -12,9 +12,7 @@ use std::sync::{Arc, OnceLock};
 /// When the kernel's boot id cannot be read, which means that `/proc` is not mounted.
 pub fn now() -> anyhow::Result<Moment> {
     let up = clock_gettime(ClockId::Boottime);
-    let up_ms =
-        u64::try_from(up.tv_sec.saturating_mul(1_000).saturating_add(up.tv_nsec / 1_000_000))
-            .unwrap_or(0);
+    let up_ms = up.tv_sec.saturating_mul(1_000).saturating_add(up.tv_nsec / 1_000_000);
     Ok(Moment { at: Timestamp::now(), boot: boot()?, up_ms })
 }
 

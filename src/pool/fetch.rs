@@ -227,6 +227,6 @@ impl Turn<'_> {
 /// From 0 to `most`, another at each moment, so that many gateways do not come back at once. It is
 /// taken from the clock's milliseconds, because the core has no other chance.
 fn jitter(now: &Moment, most: u64) -> u64 {
-    let spread = now.up_ms.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    let spread = now.up_ms.unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     spread.checked_rem(most.saturating_add(1)).unwrap_or(0)
 }

@@ -144,7 +144,7 @@ mod tests {
     const LIMITS: Limits =
         Limits { active_bytes_per_sec: 1_000, longest: Duration::from_secs(120) };
 
-    fn measure(second: u64, received: u64, elsewhere: &[(&str, u64)]) -> Measure {
+    fn measure(second: i64, received: u64, elsewhere: &[(&str, u64)]) -> Measure {
         Measure {
             at: Moment { at: jiff::Timestamp::UNIX_EPOCH, boot: "b".into(), up_ms: second * 1_000 },
             life: Life { process: None, totals: Some((received, 0)) },

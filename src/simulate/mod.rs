@@ -39,7 +39,7 @@ use std::time::Duration;
 /// When every world begins: a round moment, so that a timeline is easily read.
 const BEGINNING: Timestamp = Timestamp::constant(1_767_225_600, 0);
 /// How long the machine has been up then.
-const UP_MS: u64 = 1_000_000;
+const UP_MS: i64 = 1_000_000;
 
 /// What the endpoint is called that the standby's file describes. No endpoint of a scenario is: a
 /// colon is in no name.
