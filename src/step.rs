@@ -33,7 +33,7 @@ use crate::bundle::{Look, Witness};
 use crate::host::apply::Hands;
 use crate::host::observe::{Eyes, observe};
 use crate::host::store::{Folder, Held, Loaded, Opened, open_locked};
-use crate::host::{clock, provider};
+use crate::host::{clock, provider, stop};
 use crate::kernel::World;
 use crate::kernel::diff::diff;
 use crate::kernel::read::sha256;
@@ -48,6 +48,9 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
+
+/// Why nothing was done by a run that was told to end before it had begun to change anything.
+const TOLD_TO_END: &str = "it was told to end, and nothing was changed: run it again";
 
 /// NTP slews by less than this between two steps, and steps the clock by more.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
@@ -92,6 +95,8 @@ struct Run<'a, M: Machine> {
     looks: Vec<Look>,
     /// The lists that are needed once the state is written, where one came and nothing was changed.
     lists: Option<BTreeSet<u32>>,
+    /// While something is in flight, or was in this run, signals wait.
+    hold: Option<stop::Hold>,
 }
 
 /// Whether it is told what a decision was made of.
@@ -188,6 +193,7 @@ fn begin<'a, M: Machine>(order: &'a Order<'a, M>) -> anyhow::Result<Begun<'a, M>
         witness: Wanted::No,
         looks: Vec::new(),
         lists: None,
+        hold: None,
     })))
 }
 
@@ -309,6 +315,12 @@ impl<M: Machine> Run<'_, M> {
         let (mut testing, mut looks_on) = (false, false);
         loop {
             let now = clock::now()?;
+            if stop::is_asked() {
+                if testing {
+                    self.held.commit(&self.record, &now)?;
+                }
+                anyhow::bail!(TOLD_TO_END);
+            }
             // Half of the budget is left for changing, proving and, if need be, undoing.
             let in_time = now.since(&self.started) < budget / 2;
             let may_ask = in_time && !looks_on;
@@ -330,6 +342,7 @@ impl<M: Machine> Run<'_, M> {
                 continue;
             }
             if questions.iter().any(Question::makes) && !testing {
+                self.hold = Some(stop::hold()?);
                 let kernel = seen.kernel();
                 let backup = kernel.map(|kernel| kernel.world.clone()).unwrap_or_default();
                 let strangers = kernel.map(|kernel| kernel.strangers.clone()).unwrap_or_default();

@@ -104,6 +104,7 @@ fn a_step_ends_by_its_own_deadline_and_its_soft_codes_are_no_failures() {
         let timeout: u32 = values(&text, "TimeoutStartSec")[0].parse().unwrap();
         assert!(timeout > 60, "{name}: the default step_budget_sec is 60");
         assert_eq!(values(&text, "TimeoutStopSec"), ["10"], "{name}: to finish or undo a change");
+        assert_eq!(values(&text, "KillMode"), ["mixed"], "{name}: its commands are not cut off");
         assert_eq!(values(&text, "SuccessExitStatus"), ["3 5 75"], "{name}");
         assert_eq!(values(&text, "StateDirectory"), ["egressctl"], "{name}");
         assert_eq!(values(&text, "StateDirectoryMode"), ["0700"], "{name}");

@@ -34,6 +34,7 @@ pub mod rights;
 pub mod secret;
 pub mod secrets;
 pub mod setting;
+pub mod stop;
 pub mod store;
 pub mod terminal;
 pub mod trial;

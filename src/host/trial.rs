@@ -5,7 +5,7 @@
 
 use super::apply::{self, Hands};
 use super::exec::{self, Call};
-use super::{clock, pages};
+use super::{clock, pages, stop};
 use crate::observation::{PageReading, Pages, PagesReading, Trial, TrialReading, TrialResult};
 use crate::plan::Action;
 use anyhow::Context as _;
@@ -78,17 +78,20 @@ fn try_it(trial: &Trial) -> anyhow::Result<TrialResult> {
             return Ok(TrialResult::Failed { why });
         }
         let left = trial.pages.timeout_ms.saturating_sub(begin.timeout_ms);
-        if is_silent(&seen) && left > 0 {
+        if is_silent(&seen) && left > 0 && !stop::is_asked() {
             seen = pages::ask(&Pages { timeout_ms: left, ..trial.pages.clone() })?;
         }
     }
     let mut result = judge(trial, &seen)?;
     for _ in 0..trial.retries {
         match result {
-            TrialResult::Failed { .. } => result = judge(trial, &pages::ask(&trial.pages)?)?,
-            TrialResult::Passed { .. } | TrialResult::NotTried { .. } | TrialResult::Assumed => {
-                break;
+            TrialResult::Failed { .. } if !stop::is_asked() => {
+                result = judge(trial, &pages::ask(&trial.pages)?)?;
             }
+            TrialResult::Failed { .. }
+            | TrialResult::Passed { .. }
+            | TrialResult::NotTried { .. }
+            | TrialResult::Assumed => break,
         }
     }
     if trial.warm && matches!(result, TrialResult::Passed { .. }) {

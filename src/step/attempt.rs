@@ -6,6 +6,7 @@
 use super::Run;
 use crate::host::apply::{self, SpoiltConfig};
 use crate::host::observe::observe;
+use crate::host::stop;
 use crate::kernel::{World, nft};
 use crate::machine::Machine;
 use crate::names::Interface;
@@ -33,6 +34,11 @@ impl Trouble {
     }
 }
 
+/// A change that is told to end before it is proven is undone.
+fn goes_on() -> Result<(), Trouble> {
+    if stop::is_asked() { Err(Trouble::Change("it was told to end".to_owned())) } else { Ok(()) }
+}
+
 impl<M: Machine> Run<'_, M> {
     /// Carries a plan out and proves it. Gives the world as it then is.
     pub(super) fn attempt(
@@ -44,6 +50,7 @@ impl<M: Machine> Run<'_, M> {
     ) -> Result<World, Trouble> {
         let phase = |wanted: Phase| {
             steps.iter().filter(move |step| step.phase == wanted).try_for_each(|step| {
+                goes_on()?;
                 apply::apply(&step.action, &self.hands).map_err(|error| Trouble::of(&error))
             })
         };
@@ -95,6 +102,7 @@ impl<M: Machine> Run<'_, M> {
         let mut failed = BTreeMap::new();
         let mut attempt = 0;
         while !open.is_empty() {
+            goes_on()?;
             attempt += 1;
             let questions = open
                 .iter()
@@ -126,7 +134,8 @@ impl<M: Machine> Run<'_, M> {
 
     /// Tells a dead tunnel from a dead uplink.
     pub(super) fn uplink_answers(&self, references: &[Question]) -> anyhow::Result<bool> {
-        if references.is_empty() {
+        // Whoever is told to end soon asks nobody.
+        if references.is_empty() || stop::is_asked() {
             return Ok(true);
         }
         let readings = observe(references.to_vec(), &self.eyes())?;

@@ -13,6 +13,7 @@ impl<M: Machine> Run<'_, M> {
         let Some(journal) = self.held.journal().cloned() else {
             anyhow::bail!("there is no journal to undo");
         };
+        self.hold = Some(crate::host::stop::hold()?);
         let mut report = self.blank();
         self.record = journal.undone.clone();
         super::of_this_boot(&mut self.record, &self.started)?;

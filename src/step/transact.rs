@@ -9,7 +9,7 @@ use super::{Run, loaded_nft, owned_after, settings};
 use crate::explain::complete;
 use crate::host::cut::{CutResult, cut};
 use crate::host::observe::observe;
-use crate::host::{clock, files};
+use crate::host::{clock, files, stop};
 use crate::kernel::diff::diff;
 use crate::kernel::{World, nft};
 use crate::machine::{Carried, Cut, Decision, Future, Machine, Proof, Settled};
@@ -130,6 +130,12 @@ impl<M: Machine> Run<'_, M> {
         steps: &[Step],
         decision: &Decision<M::State>,
     ) -> anyhow::Result<()> {
+        if stop::is_asked() && !self.held.is_in_flight() {
+            anyhow::bail!(super::TOLD_TO_END);
+        }
+        if self.hold.is_none() {
+            self.hold = Some(stop::hold()?);
+        }
         let writes = decision.wished.settings.iter();
         let writes = writes.map(|(setting, edit)| setting.command(&edit.to));
         let journal = Journal {
@@ -159,7 +165,8 @@ impl<M: Machine> Run<'_, M> {
         loop {
             let now = clock::now()?;
             // A quarter of the budget is left for taking it all back.
-            let may_ask = now.since(&self.started) < budget.saturating_mul(3) / 4;
+            let in_time = now.since(&self.started) < budget.saturating_mul(3) / 4;
+            let may_ask = in_time && !stop::is_asked();
             let carried = Carried { before, seen: &seen, written, tries, may_ask };
             match M::prove(&self.subject(), decision, &carried, &now) {
                 Proof::Ask(questions) if may_ask => {
