@@ -1,0 +1,311 @@
+//! Plays scenes without a cut and with one, and says what is wrong afterwards.
+//!
+//! **Invariant:** after at most two steps the machine is where a run without a cut would have brought it;
+//! until then no client leaves by the uplink who would not have otherwise, and nothing is forgotten.
+
+use crate::cut::{self, Cut, Loss};
+use crate::gateway::{Gateway, Picture, Run, Scene, exits};
+use crate::stories::Cuttable;
+use crate::world::{World, load_barrier};
+use egressctl::simulate::packet::{Exit, Layers};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How far a run without a cut is followed.
+const FOLLOWED: usize = 4;
+
+/// How many steps a run that was cut needs at most, and two more when the machine was started anew: one
+/// makes all of it again, and one sees that it answers.
+const STEPS: usize = 2;
+
+/// `TimeoutStopSec` of the units.
+const STOP: Duration = Duration::from_secs(10);
+
+const ALL_LAYERS: [Layers; 3] = [Layers::Both, Layers::RulesAlone, Layers::NftAlone];
+
+/// A scene, and how it goes when nothing cuts it.
+pub struct Known {
+    pub name: String,
+    scene: Scene,
+    args: Vec<String>,
+    places: Vec<(&'static str, usize)>,
+    /// What may stand at last after a kill.
+    kill: Vec<Picture>,
+    /// The same after the power went.
+    power: Vec<Picture>,
+    /// Where packets may go, by layers and client.
+    allowed: Vec<Vec<BTreeSet<Exit>>>,
+    /// The devices that the run leaves alone, with their numbers.
+    kept: Vec<(String, u32)>,
+    /// How steps end where nothing is cut.
+    codes: BTreeSet<Option<i32>>,
+    /// Whether a run that died before had left something in flight.
+    in_flight_before: bool,
+}
+
+fn words(args: &[String]) -> Vec<&str> {
+    args.iter().map(String::as_str).collect()
+}
+
+/// The machine is started anew: the kernel is bare but for what closes the clients at boot.
+fn reboot(gateway: &Gateway) {
+    let mut world = gateway.world().rebooted();
+    if let Ok(text) = fs::read_to_string(gateway.state_dir().join("barrier.nft")) {
+        load_barrier(&mut world, &text);
+    }
+    gateway.set_world(&world);
+    gateway.forget_settings();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("there is a boot");
+    let mut files = gateway.scene().files;
+    for bytes in files.values_mut() {
+        if let Ok(text) = std::str::from_utf8(bytes) {
+            let another = "00000000-0000-4000-8000-000000000000";
+            *bytes = text.replace(boot.trim(), another).into_bytes();
+        }
+    }
+    gateway.put_files(&files);
+}
+
+impl Known {
+    /// Plays a scene without a cut.
+    pub fn learn(gateway: &Gateway, cuttable: &Cuttable) -> Self {
+        let Cuttable { name, scene, args } = cuttable;
+        let codes = RefCell::new(BTreeSet::from([Some(0)]));
+        let follow = |pictures: &mut Vec<Picture>| {
+            for _ in 0..FOLLOWED {
+                codes.borrow_mut().insert(gateway.step().code);
+                pictures.push(gateway.picture());
+            }
+        };
+        let is_step = args[0] == "step";
+        let mut allowed: Vec<Vec<BTreeSet<Exit>>> = Vec::new();
+        let mut allow = |world: &World| {
+            for (n, layers) in ALL_LAYERS.into_iter().enumerate() {
+                let seen = exits(world, layers);
+                if allowed.len() <= n {
+                    allowed.push(vec![BTreeSet::new(); seen.len()]);
+                }
+                for (client, exit) in seen.into_iter().enumerate() {
+                    allowed[n][client].insert(exit);
+                }
+            }
+        };
+        let record = gateway.folder().join("trace");
+        gateway.put_back(scene);
+        let in_flight_before = gateway.picture().in_flight;
+        allow(&scene.world);
+        let whole = gateway.traced(&cut::tracer(&record, None), &words(args));
+        assert!(whole.code.is_some(), "{name}: {whole:?}");
+        codes.borrow_mut().insert(whole.code);
+        let places = cut::places(&fs::read_to_string(&record).expect("there is a trace"));
+        let after = gateway.world();
+        allow(&after);
+        let mut kill = vec![gateway.picture()];
+        follow(&mut kill);
+        let last = gateway.world();
+        let kept = scene
+            .world
+            .links
+            .iter()
+            .filter(|(name, link)| {
+                let same = |world: &World| {
+                    world
+                        .links
+                        .get(*name)
+                        .is_some_and(|later| later.index == link.index && later.peer == link.peer)
+                };
+                same(&after) && same(&last)
+            })
+            .map(|(name, link)| (name.clone(), link.index))
+            .collect();
+        // Whoever is cut while it does what a person asked for has done it, or has not.
+        gateway.put_back(scene);
+        if is_step {
+            reboot(gateway);
+        }
+        let mut power = Vec::new();
+        follow(if is_step { &mut power } else { &mut kill });
+        if !is_step {
+            gateway.put_back(scene);
+            kill.push(gateway.picture());
+            reboot(gateway);
+            follow(&mut power);
+        }
+        gateway.put_back(scene);
+        gateway.run(&words(args));
+        reboot(gateway);
+        follow(&mut power);
+        Self {
+            name: name.clone(),
+            scene: scene.clone(),
+            args: args.clone(),
+            places,
+            kill,
+            power,
+            allowed,
+            kept,
+            codes: codes.into_inner(),
+            in_flight_before,
+        }
+    }
+
+    /// All cuts of this scene.
+    pub fn cuts(&self) -> Vec<Cut> {
+        let kills = self.places.iter().map(|(call, nth)| Cut { call, nth: *nth, loss: Loss::Kill });
+        // Between two kills that differ by what is durable there is always one of these calls.
+        let durable = [
+            "fsync",
+            "fdatasync",
+            "rename",
+            "renameat",
+            "renameat2",
+            "unlink",
+            "unlinkat",
+            "link",
+            "linkat",
+            "mkdir",
+            "mkdirat",
+            "clone3",
+            "clone",
+            "vfork",
+        ];
+        let powers = self.places.iter().filter(|(call, _)| durable.contains(call)).flat_map(
+            |(call, nth)| [Loss::Nothing, Loss::Names].map(|loss| Cut { call, nth: *nth, loss }),
+        );
+        let stops = self
+            .places
+            .iter()
+            .filter(|(call, _)| durable.contains(call))
+            .map(|(call, nth)| Cut { call, nth: *nth, loss: Loss::Stop });
+        kills.chain(powers).chain(stops).collect()
+    }
+
+    /// Cuts the scene once.
+    ///
+    /// # Errors
+    /// What is wrong afterwards.
+    pub fn cut(&self, gateway: &Gateway, cut: &Cut) -> Result<(), String> {
+        gateway.put_back(&self.scene);
+        let history = gateway.history();
+        let record = gateway.folder().join("trace");
+        let begun = Instant::now();
+        let ended = gateway.traced(&cut::tracer(&record, Some(cut)), &words(&self.args));
+        if cut.loss == Loss::Stop {
+            self.ended_by_itself(gateway, &ended, begun.elapsed())?;
+        }
+        let wished = match cut.loss {
+            Loss::Kill | Loss::Stop => &self.kill,
+            Loss::Nothing | Loss::Names => {
+                let root = gateway.folder().join("state");
+                let trace = fs::read_to_string(&record).map_err(|why| why.to_string())?;
+                let before = gateway.placed(&self.scene.files);
+                let left = cut::after_power_loss(&root, &before, &trace, cut.loss)?;
+                gateway.put_files(&left);
+                reboot(gateway);
+                &self.power
+            }
+        };
+        // After a start only the table that closes the clients is there, and no rule.
+        let layers = if cut.loss.of_power() { &ALL_LAYERS[..1] } else { &ALL_LAYERS[..] };
+        self.nothing_leaks(&gateway.world(), layers, "after the cut")?;
+        let mut told = Vec::new();
+        let most = if cut.loss.of_power() { STEPS + 2 } else { STEPS };
+        for n in 1..=most {
+            let run = gateway.step();
+            told.push(format!("{:?} {}", run.code, run.out.trim()));
+            self.fine(&run, n).map_err(|why| format!("{why}: {told:#?}"))?;
+            self.nothing_leaks(&gateway.world(), layers, "after a step")?;
+            let picture = gateway.picture();
+            if wished.contains(&picture) {
+                return self
+                    .nothing_is_lost(gateway, cut, &history)
+                    .map_err(|why| format!("{why}: {told:#?}"));
+            }
+        }
+        let picture = gateway.picture();
+        let nearest = wished.iter().min_by_key(|wished| differences(wished, &picture).len());
+        let differences = nearest.map(|nearest| differences(nearest, &picture)).unwrap_or_default();
+        Err(format!("{told:#?}\nit is not where it would have been:\n{}", differences.join("\n")))
+    }
+
+    /// Whoever was told to end has finished what was in flight, or undone it, when the unit's time is over.
+    fn ended_by_itself(&self, gateway: &Gateway, run: &Run, took: Duration) -> Result<(), String> {
+        if gateway.picture().in_flight && !self.in_flight_before {
+            return Err(format!("something is in flight after it was told to end: {run:?}"));
+        }
+        if took > STOP { Err(format!("it took {took:?} to end")) } else { Ok(()) }
+    }
+
+    /// A step after a cut does its work or undoes, in one line.
+    fn fine(&self, run: &Run, n: usize) -> Result<(), String> {
+        if !(self.codes.contains(&run.code) || run.code == Some(5) && n == 1) {
+            return Err(format!("step {n} ended with {:?} {}", run.code, run.err));
+        }
+        if run.out.lines().count() == 1 {
+            Ok(())
+        } else {
+            Err("it said more than a line".to_owned())
+        }
+    }
+
+    fn nothing_leaks(&self, world: &World, layers: &[Layers], when: &str) -> Result<(), String> {
+        for (n, layers) in layers.iter().enumerate() {
+            for (client, exit) in exits(world, *layers).iter().enumerate() {
+                if *exit == Exit::Wan && !self.allowed[n][client].contains(exit) {
+                    return Err(format!(
+                        "client {client} leaves by the uplink {when} ({layers:?})"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn nothing_is_lost(
+        &self,
+        gateway: &Gateway,
+        cut: &Cut,
+        history: &[String],
+    ) -> Result<(), String> {
+        let now = gateway.history();
+        if let Some(lost) = history.iter().find(|line| !now.contains(line)) {
+            return Err(format!("a line of history is gone: {lost}"));
+        }
+        let world = gateway.world();
+        if !cut.loss.of_power()
+            && let Some((name, _)) = self
+                .kept
+                .iter()
+                .find(|(name, index)| world.links.get(name).is_none_or(|link| link.index != *index))
+        {
+            return Err(format!("{name} worked and was made anew"));
+        }
+        let left: Vec<PathBuf> = gateway
+            .scene()
+            .files
+            .into_keys()
+            .filter(|path| {
+                path.file_name()
+                    .is_some_and(|name| name.to_string_lossy().starts_with(".egressctl-"))
+            })
+            .collect();
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?} are left over")) }
+    }
+}
+
+/// The lines that only one of two pictures has.
+fn differences(wished: &Picture, found: &Picture) -> Vec<String> {
+    let (wished, found) = (format!("{wished:#?}"), format!("{found:#?}"));
+    let (wished, found) = (wished.replace("\\n", "\n"), found.replace("\\n", "\n"));
+    let only = |mark: &str, of: &str, other: &str| -> Vec<String> {
+        let other: BTreeSet<&str> = other.lines().collect();
+        of.lines()
+            .filter(|line| !other.contains(line))
+            .map(|line| format!("{mark} {line}"))
+            .collect()
+    };
+    [only("-", &wished, &found), only("+", &found, &wished)].concat()
+}

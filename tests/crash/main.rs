@@ -1,0 +1,202 @@
+//! Runs that are cut off anywhere, against a world of programs that answer in a millisecond.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::exit,
+    clippy::format_push_string,
+    clippy::too_many_lines,
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "test code"
+)]
+
+mod cut;
+#[path = "../fake_core/mod.rs"]
+mod fake_core;
+mod gateway;
+mod judge;
+#[path = "../lab/names.rs"]
+mod names;
+#[path = "../lab/space.rs"]
+mod space;
+mod stories;
+mod web;
+mod world;
+
+use judge::Known;
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use stories::{Cuttable, STORIES, Stage};
+
+/// So many gateways are cut side by side.
+const GATEWAYS: usize = 2;
+
+/// How long cuts are made when nobody says.
+const SECONDS: u64 = 20;
+
+/// Where sampling begins when nobody says.
+const SEED: u64 = 20_261_130;
+
+/// What is wanted on the command line and in the environment.
+struct Wanted {
+    all: bool,
+    seconds: u64,
+    seed: u64,
+    only: Option<String>,
+}
+
+impl Wanted {
+    fn read(args: impl Iterator<Item = String>) -> Self {
+        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+        let mut wanted = Self {
+            all: false,
+            seconds: number("CRASH_SEC").unwrap_or(SECONDS),
+            seed: number("CRASH_SEED").unwrap_or(SEED),
+            only: None,
+        };
+        for arg in args {
+            match arg.as_str() {
+                "--all" => wanted.all = true,
+                // Words of the usual harness say how it tells, not what it does.
+                word if word.starts_with('-') => {}
+                word => wanted.only = Some(word.to_owned()),
+            }
+        }
+        wanted
+    }
+
+    fn wants(&self, what: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| what.contains(only))
+    }
+}
+
+/// Does work with each gateway, side by side, until nothing is left of it.
+fn side_by_side<T: Send, R: Send>(
+    gateways: &[gateway::Gateway],
+    work: VecDeque<T>,
+    until: Option<Instant>,
+    each: impl Fn(&gateway::Gateway, T) -> R + Sync,
+) -> Vec<R> {
+    let (work, done) = (Mutex::new(work), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for gateway in gateways {
+            let (work, done, each) = (&work, &done, &each);
+            scope.spawn(move || {
+                while until.is_none_or(|until| Instant::now() < until) {
+                    let Some(item) = work.lock().expect("no thread panicked").pop_front() else {
+                        break;
+                    };
+                    let result = each(gateway, item);
+                    done.lock().expect("no thread panicked").push(result);
+                }
+            });
+        }
+    });
+    done.into_inner().expect("no thread panicked")
+}
+
+/// The next number of a row that looks like lots (`SplitMix64`).
+fn lot(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *seed;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// All cuts, one of each scene after the other, and in each scene in the order of lots.
+fn order(scenes: &[Known], wanted: &Wanted) -> VecDeque<(usize, cut::Cut)> {
+    let mut seed = wanted.seed;
+    let mut by_scene: Vec<VecDeque<cut::Cut>> = scenes
+        .iter()
+        .map(|known| {
+            let is_wanted = |cut: &cut::Cut| wanted.wants(&label(known, cut));
+            let mut cuts: Vec<_> = known.cuts().into_iter().filter(is_wanted).collect();
+            cuts.sort_by_cached_key(|_| lot(&mut seed));
+            cuts.into()
+        })
+        .collect();
+    let mut all = VecDeque::new();
+    while by_scene.iter().any(|cuts| !cuts.is_empty()) {
+        for (n, cuts) in by_scene.iter_mut().enumerate() {
+            all.extend(cuts.pop_front().map(|cut| (n, cut)));
+        }
+    }
+    all
+}
+
+fn label(known: &Known, cut: &cut::Cut) -> String {
+    format!("{}, {} {} {:?}", known.name, cut.call, cut.nth, cut.loss)
+}
+
+fn main() {
+    let mut args = std::env::args();
+    let name = args.next().unwrap_or_default();
+    let name = Path::new(&name).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    if world::PROGRAMS.contains(&name.as_str()) {
+        std::process::exit(world::play(&name, &args.collect::<Vec<_>>()));
+    }
+    let wanted = Wanted::read(args);
+    let begun = Instant::now();
+    let gateways: Vec<_> = (0..GATEWAYS).map(|_| gateway::Gateway::new()).collect();
+    let scenes: Vec<Cuttable> =
+        side_by_side(&gateways, STORIES.into(), None, |gateway, (name, story)| {
+            let mut stage = Stage::new(gateway, name);
+            story(&mut stage);
+            stage.scenes
+        })
+        .into_iter()
+        .flatten()
+        .filter(|scene| {
+            wanted.wants(&scene.name)
+                || wanted.only.as_deref().is_some_and(|only| only.contains(&scene.name))
+        })
+        .collect();
+    let mut known = side_by_side(&gateways, scenes.into(), None, |gateway, scene| {
+        Known::learn(gateway, &scene)
+    });
+    known.sort_by(|a, b| a.name.cmp(&b.name));
+    let order = order(&known, &wanted);
+    let total = order.len();
+    let (cuts_begun, until) =
+        (Instant::now(), Instant::now() + Duration::from_secs(wanted.seconds));
+    let results =
+        side_by_side(&gateways, order, (!wanted.all).then_some(until), |gateway, (n, cut)| {
+            let result = known[n].cut(gateway, &cut);
+            if let Err(why) = &result {
+                println!("{}: {why}\n", label(&known[n], &cut));
+            }
+            (n, result.is_ok())
+        });
+    let failed = results.iter().filter(|(_, is_fine)| !is_fine).count();
+    for (n, known) in known.iter().enumerate() {
+        let made = results.iter().filter(|(of, _)| *of == n).count();
+        println!("{made} of {} cuts in {}", known.cuts().len(), known.name);
+    }
+    println!(
+        "{} cuts of {total} in {} scenes, seed {}; {} ms a cut on each of {GATEWAYS} gateways",
+        results.len(),
+        known.len(),
+        wanted.seed,
+        cuts_begun.elapsed().as_millis() * GATEWAYS as u128 / results.len().max(1) as u128,
+    );
+    let word = if failed == 0 { "ok" } else { "FAILED" };
+    println!(
+        "test result: {word}. {} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out; finished in {:.2}s",
+        results.len() - failed,
+        begun.elapsed().as_secs_f64()
+    );
+    // Their namespaces go with them.
+    drop(gateways);
+    std::process::exit(i32::from(failed > 0) * 101);
+}
