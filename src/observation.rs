@@ -32,7 +32,9 @@ pub use gost::{GostHop, GostQuestion, GostReading, GostSeen, GostService};
 pub use kernel::{Counters, KernelReading, KernelScope, Keys, Realm};
 pub use nodes::{Handshake, NodeCheck, NodeReading, NodesReading};
 pub use outline::Outline;
-pub use pages::{AnyOrAll, Asker, Expect, Page, PageReading, Pages, PagesReading, Way};
+pub use pages::{
+    AnyOrAll, Asker, Expect, Page, PageReading, Pages, PagesReading, Patience, Silence, Way,
+};
 pub use standby::{StandbyQuestion, StandbyReading};
 pub use tunnels::{TunnelsQuestion, TunnelsReading};
 

@@ -3,7 +3,7 @@
 use egressctl::host::pages::ask;
 use egressctl::names::Interface;
 use egressctl::observation::{
-    AnyOrAll, Asker, Expect, Page, PageReading, Pages, PagesReading, Way,
+    AnyOrAll, Asker, Expect, Page, PageReading, Pages, PagesReading, Patience, Way,
 };
 use egressctl::url::Target;
 use std::io::{Read as _, Write as _};
@@ -61,6 +61,7 @@ fn question(ports: &[u16], require: AnyOrAll) -> Pages {
         require,
         expect: Expect::Status(vec![204]),
         timeout_ms: 800,
+        patience: None,
     }
 }
 
@@ -134,6 +135,24 @@ fn silent_pages_of_any_are_over_at_the_timeout() {
     let (seen, took) = asked(&question);
     assert!(took >= Duration::from_millis(790) && took < Duration::from_secs(1), "{took:?}");
     assert_eq!(seen.pages, vec![Some(PageReading::TimedOut); 3]);
+}
+
+#[test]
+fn a_device_by_which_anything_comes_in_has_the_whole_time() {
+    let patience = Patience { next_page_ms: 20, unanswered_ms: 50, silent_ms: 100, own_packets: 1 };
+    // What is sent by this device comes in by it, too.
+    let late = serve(GOOD.to_owned(), Duration::from_millis(300)).0;
+    for require in [AnyOrAll::Any, AnyOrAll::All] {
+        let question = Pages { patience: Some(patience), ..question(&[late], require) };
+        let (seen, took) = asked(&question);
+        assert!(seen.passes(&question) && took >= Duration::from_millis(300), "{took:?}");
+    }
+    // A page that is silent is joined by the next one as soon as the question says.
+    let silent = serve(GOOD.to_owned(), NEVER).0;
+    let two = question(&[silent, says(GOOD)], AnyOrAll::Any);
+    let two = Pages { patience: Some(patience), ..two };
+    let (seen, took) = asked(&two);
+    assert!(seen.passes(&two) && took < Duration::from_millis(150), "{took:?}");
 }
 
 #[test]

@@ -253,6 +253,7 @@ fn thresholds_that_make_no_sense_are_refused() {
             "probe.expect_status is empty: name at least one status",
         ),
         ("probe", json!({"timeout_sec": 0}), "probe.timeout_sec is 0: it must be at least 1"),
+        ("probe", json!({"confirm": 4}), "probe.confirm is not 0 to 3"),
         ("wan", json!({"urls": []}), "wan.urls is empty: name at least one page"),
         ("wan", json!({"timeout_sec": 0}), "wan.timeout_sec is not 1 to 20"),
         ("test", json!({"parallel": 0}), "test.parallel is 0: it must be at least 1"),

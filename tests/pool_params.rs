@@ -194,3 +194,35 @@ fn a_step_asks_for_half_of_its_budget_and_the_next_one_goes_on() {
     assert_eq!(step().word("to"), "NORMAL", "{:#}", pool.status());
     pool.serves(1);
 }
+
+#[test]
+fn a_death_is_acted_upon_in_the_step_that_sees_it_where_failed_checks_are_repeated() {
+    let lab = Lab::builder().clients(3).endpoints(4).start();
+    let pool = Pool::up(&lab, |policy| {
+        policy["slots"]["interfaces"] = json!(["vpn1", "vpn2"]);
+        policy["probe"]["timeout_sec"] = json!(5);
+        policy["probe"]["confirm"] = json!(1);
+    });
+    let usual = || {
+        let state = lab.gw().state("home").expect("it was stepped");
+        state.pointer("/body/machine/slots/vpn1/smoothed_ms").and_then(Value::as_u64)
+    };
+    assert!(pool.steps(2).is_steady());
+    let before = usual().expect("it was checked");
+    let client = &lab.clients()[0];
+    let first = client.endpoint().expect("it is served");
+
+    // One packet is lost: the check is repeated at once, and nobody is moved for it.
+    lab.lose_one(first);
+    let step = pool.step();
+    assert!(step.is_steady(), "{step:#?}");
+    assert!(usual().unwrap() >= before + 50, "{before} ms before, {:?} ms after", usual());
+    assert_eq!(client.endpoint(), Some(first));
+
+    lab.drop(first);
+    let step = pool.goes("NORMAL", "LOCAL_REPAIR");
+    let took = step.report["duration_ms"].as_u64().unwrap();
+    assert!(took < 5_000, "two silences were waited for, not two timeouts: {took} ms");
+    let other = client.endpoint();
+    assert!(other.is_some_and(|other| other != first), "{other:?}");
+}

@@ -157,6 +157,7 @@ fn pages(policy: &ChainPolicy, way: Way, turn: u32) -> Question {
         require: policy.probe.require.into(),
         expect: Expect::Status(policy.probe.expect_status.clone()),
         timeout_ms: policy.probe.timeout_sec.saturating_mul(1_000),
+        patience: None,
     })
 }
 
@@ -260,6 +261,7 @@ fn probe(policy: &ChainPolicy, state: &ChainState, way: Way) -> Pages {
         require: policy.probe.require.into(),
         expect: Expect::Status(policy.probe.expect_status.clone()),
         timeout_ms: policy.probe.timeout_sec.saturating_mul(1_000),
+        patience: None,
     }
 }
 
@@ -292,6 +294,7 @@ pub(super) fn wan(policy: &ChainPolicy, state: &ChainState) -> Option<Question> 
         require: AnyOrAll::from(wan.require),
         expect: Expect::AnyAnswer,
         timeout_ms: wan.timeout_ms(),
+        patience: None,
     }))
 }
 

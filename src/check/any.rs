@@ -155,7 +155,7 @@ fn silence<S>(stepped: &Stepped<'_, S>) -> Vec<Finding> {
                 format!("{}: {}", who(asker).unwrap_or_default(), answers(pages, reading)),
                 format!("egressctl status {}; steps repair it", stepped.name),
             )),
-            Asker::WanExit | Asker::SlotLarge(_) | Asker::SlotExit(_) => {}
+            Asker::SlotAgain(_) | Asker::WanExit | Asker::SlotLarge(_) | Asker::SlotExit(_) => {}
         }
     }
     found
@@ -179,6 +179,16 @@ fn asked(seen: &Observation) -> BTreeMap<&Asker, (&Pages, &PagesReading)> {
             asked.insert(&pages.asker, (pages, reading));
         }
     }
+    // A slot that answered when it was asked once more has answered.
+    for (question, reading) in &seen.readings {
+        if let (Question::Pages(pages), Reading::Pages(reading)) = (question, reading)
+            && let Asker::SlotAgain(slot) = &pages.asker
+            && reading.passes(pages)
+            && let Some(first) = asked.get_mut(&Asker::Slot(slot.clone()))
+        {
+            *first = (pages, reading);
+        }
+    }
     asked
 }
 
@@ -188,7 +198,7 @@ fn who(asker: &Asker) -> Option<String> {
         Asker::Wan => Some("wan".to_owned()),
         Asker::Slot(interface) => Some(interface.to_string()),
         Asker::Named(name) => Some(name.clone()),
-        Asker::WanExit | Asker::SlotLarge(_) | Asker::SlotExit(_) => None,
+        Asker::SlotAgain(_) | Asker::WanExit | Asker::SlotLarge(_) | Asker::SlotExit(_) => None,
     }
 }
 

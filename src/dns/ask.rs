@@ -93,6 +93,7 @@ fn ask_reference(
         require: AnyOrAll::Any,
         expect: Expect::Status(REFERENCE_STATUS.to_vec()),
         timeout_ms: REFERENCE_TIMEOUT_MS,
+        patience: None,
     })
 }
 

@@ -52,7 +52,10 @@ fn who(asker: &Asker) -> &str {
     match asker {
         Asker::Wan => "the WAN",
         Asker::WanExit => "the WAN's exit address",
-        Asker::Slot(slot) | Asker::SlotLarge(slot) | Asker::SlotExit(slot) => slot.as_str(),
+        Asker::Slot(slot)
+        | Asker::SlotAgain(slot)
+        | Asker::SlotLarge(slot)
+        | Asker::SlotExit(slot) => slot.as_str(),
         Asker::Named(name) => name,
     }
 }

@@ -77,6 +77,7 @@ pub(super) fn round(case: Case<'_>, turn: u32) -> Question {
         require: policy.probe.require.into(),
         expect: Expect::Status(policy.probe.expect_status.clone()),
         timeout_ms: policy.probe.timeout_sec.saturating_mul(1_000),
+        patience: None,
     })
 }
 
@@ -106,6 +107,7 @@ pub(super) fn reference(policy: &GuardPolicy, state: &GuardState, turn: u32) -> 
         require: AnyOrAll::Any,
         expect: Expect::AnyAnswer,
         timeout_ms: REFERENCE_TIMEOUT_MS,
+        patience: None,
     }))
 }
 

@@ -23,6 +23,32 @@ pub fn look(asked: &CarriedQuestion) -> anyhow::Result<CarriedReading> {
     Ok(CarriedReading { at: clock::now()?, received: wanted })
 }
 
+/// Packets that a device has carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Packets {
+    /// Those that came in by it.
+    pub(super) received: u64,
+    /// Those that went out by it.
+    pub(super) sent: u64,
+}
+
+/// What a device has carried; `None`: it is not there, or it cannot be read.
+pub(super) fn packets(device: &Interface) -> Option<Packets> {
+    packets_in(&std::fs::read_to_string("/proc/net/dev").ok()?, device)
+}
+
+/// The second and the tenth number of a device's line.
+fn packets_in(text: &str, device: &Interface) -> Option<Packets> {
+    text.lines().find_map(|line| {
+        let (name, numbers) = line.rsplit_once(':')?;
+        let mut numbers = numbers.split_whitespace().skip(1);
+        let mine = name.trim() == device.as_str();
+        let mut next = |skipped: usize| numbers.nth(skipped)?.parse().ok();
+        mine.then_some(())?;
+        Some(Packets { received: next(0)?, sent: next(7)? })
+    })
+}
+
 /// The bytes that each device has received: two lines of headings, then a line a device of its name,
 /// a colon, and numbers of which the first is that. `None`: it is not that.
 fn received(text: &str) -> Option<BTreeMap<Interface, u64>> {
@@ -58,5 +84,9 @@ eth0.5:7 1 0 0 0 0 0 0 0 0 0 0
             (Some(1_296), Some(42), Some(7), None)
         );
         assert_eq!(received("a\nb\neth0 42\n"), None);
+        let packets = |name: &str| packets_in(text, &Interface::try_from(name.to_owned()).unwrap());
+        assert_eq!(packets("eth0"), Some(Packets { received: 318, sent: 12 }));
+        assert_eq!(packets("eth0.5"), Some(Packets { received: 1, sent: 0 }));
+        assert_eq!(packets("ppp0"), None);
     }
 }

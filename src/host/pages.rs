@@ -3,9 +3,13 @@
 //! **Invariant:** all of a question is over at its timeout, and the first good answer ends it where
 //! one is enough.
 
+use super::carried::{self, Packets};
 use super::clock;
 use super::http::{self, Ask, AskFailure, Via};
-use crate::observation::{AnyOrAll, Expect, Page, PageReading, Pages, PagesReading, Way};
+use crate::names::Interface;
+use crate::observation::{
+    AnyOrAll, Expect, Page, PageReading, Pages, PagesReading, Patience, Silence, Way,
+};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
@@ -28,7 +32,7 @@ const SLACK: Duration = Duration::from_millis(50);
 /// When the clock cannot be read.
 pub fn ask(question: &Pages) -> anyhow::Result<PagesReading> {
     let end = Instant::now() + Duration::from_millis(question.timeout_ms).min(LONGEST);
-    let pages = if let [page] = question.pages.as_slice() {
+    let pages = if let ([page], None) = (question.pages.as_slice(), question.patience) {
         vec![Some(ask_one(page, &question.way, &question.expect, end))]
     } else {
         let mut round = Round::new(question, end);
@@ -46,6 +50,8 @@ pub fn ask(question: &Pages) -> anyhow::Result<PagesReading> {
 struct Round<'a> {
     question: &'a Pages,
     end: Instant,
+    /// The device, while nothing has come in by it.
+    silent: Option<Watch<'a>>,
     readings: Vec<Option<PageReading>>,
     sender: Sender<(usize, PageReading)>,
     receiver: Receiver<(usize, PageReading)>,
@@ -55,7 +61,7 @@ impl<'a> Round<'a> {
     fn new(question: &'a Pages, end: Instant) -> Self {
         let (sender, receiver) = channel();
         let readings = vec![None; question.pages.len()];
-        Self { question, end, readings, sender, receiver }
+        Self { question, end, silent: Watch::begin(question), readings, sender, receiver }
     }
 
     fn start_all(&mut self) {
@@ -73,9 +79,11 @@ impl<'a> Round<'a> {
     }
 
     /// Asks the first page, the next one joining when those before have failed or been silent for
-    /// a quarter of the time, so that a healthy tunnel costs one request.
+    /// a quarter of the time or as long as the question says, so that a healthy tunnel costs one request.
     fn one_after_another(&mut self) {
-        let patience = Duration::from_millis(self.question.timeout_ms / 4);
+        let quarter = self.question.timeout_ms / 4;
+        let sooner = self.question.patience.map_or(quarter, |patience| patience.next_page_ms);
+        let patience = Duration::from_millis(sooner.min(quarter));
         let mut waiting = 0_u32;
         let mut asked = 0_usize;
         for (index, page) in self.question.pages.iter().enumerate() {
@@ -91,6 +99,9 @@ impl<'a> Round<'a> {
                     Some(false) => waiting -= 1,
                     None => break,
                 }
+            }
+            if self.is_over() {
+                break;
             }
         }
         for reading in self.readings.iter_mut().take(asked) {
@@ -111,18 +122,79 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Takes the next reading and says whether it is a good one; `None` when `until` came first.
+    /// Takes the next reading and says whether it is a good one; `None` when `until` came first, or
+    /// the device has been silent for too long.
     fn wait(&mut self, until: Instant) -> Option<bool> {
-        let left = until.saturating_duration_since(Instant::now());
-        let (index, reading) = match self.receiver.recv_timeout(left) {
-            Ok(seen) => seen,
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
+        let (index, reading) = loop {
+            let now = Instant::now();
+            self.look(now);
+            let stop = until.min(self.end + SLACK);
+            let next = self.silent.as_ref().map_or(stop, |silent| silent.next(now).min(stop));
+            match self.receiver.recv_timeout(next.saturating_duration_since(now)) {
+                Ok(seen) => break seen,
+                Err(RecvTimeoutError::Timeout) if !self.is_over() && next < stop => {}
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
+            }
         };
         let good = self.question.expect.accepts(&reading);
         if let Some(place) = self.readings.get_mut(index) {
             *place = Some(reading);
         }
         Some(good)
+    }
+}
+
+impl Round<'_> {
+    /// Looks whether the device is still silent, and ends the round when it has been for long enough.
+    fn look(&mut self, now: Instant) {
+        match self.silent.as_ref().map(|silent| silent.judge(now)) {
+            None | Some(Silence::Lasts) => {}
+            Some(Silence::Broken) => self.silent = None,
+            Some(Silence::Over) => self.end = now,
+        }
+    }
+
+    /// Whether the time is over, or the device was silent for too long.
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.end
+    }
+}
+
+/// A device by which nothing has come in since it was asked.
+struct Watch<'a> {
+    device: &'a Interface,
+    patience: Patience,
+    began: Instant,
+    before: Packets,
+}
+
+impl<'a> Watch<'a> {
+    /// `None`: the question wants no such thing, or the device's counters cannot be read.
+    fn begin(question: &'a Pages) -> Option<Self> {
+        let Way::Device { device, .. } = &question.way else { return None };
+        let (patience, before) = (question.patience?, carried::packets(device)?);
+        Some(Self { device, patience, began: Instant::now(), before })
+    }
+
+    /// When the next look may say something else.
+    fn next(&self, now: Instant) -> Instant {
+        let at = |millis| self.began + Duration::from_millis(millis).min(LONGEST);
+        let sooner = at(self.patience.unanswered_ms);
+        if sooner > now { sooner } else { at(self.patience.silent_ms) }
+    }
+
+    fn judge(&self, now: Instant) -> Silence {
+        let waited = now.saturating_duration_since(self.began);
+        if waited < Duration::from_millis(self.patience.unanswered_ms) {
+            return Silence::Lasts;
+        }
+        // Counters that cannot be read any more say nothing, and the pages have their whole time.
+        let Some(packets) = carried::packets(self.device) else { return Silence::Broken };
+        self.patience.judge(
+            u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+            packets.sent.saturating_sub(self.before.sent),
+            packets.received.saturating_sub(self.before.received),
+        )
     }
 }
 

@@ -19,6 +19,8 @@ pub enum Asker {
     WanExit,
     /// A slot or the standby tunnel, for its health.
     Slot(Interface),
+    /// A slot whose check has failed, once more in the same step.
+    SlotAgain(Interface),
     /// A slot, for a page of more than one packet.
     SlotLarge(Interface),
     /// A slot, for its exit address.
@@ -44,6 +46,49 @@ pub struct Pages {
     pub expect: Expect,
     /// How long all of it may take.
     pub timeout_ms: u64,
+    /// How long silence is waited for, where that is shorter.
+    #[serde(default)]
+    pub patience: Option<Patience>,
+}
+
+/// How long a device is waited for by which nothing comes in at all. Whatever comes in shows that the
+/// tunnel carries something, and gives the pages their whole time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Patience {
+    /// The next page joins when those before have been silent for so long.
+    pub next_page_ms: u64,
+    /// Silence is over after so long, where others have sent by the device meanwhile and got nothing either.
+    pub unanswered_ms: u64,
+    /// It is over after so long in any case.
+    pub silent_ms: u64,
+    /// So many packets the asker may send before it hears anything; what is more is somebody else's.
+    pub own_packets: u64,
+}
+
+/// What the counters of a device say while an answer is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// Something came in: the pages have their whole time.
+    Broken,
+    /// Nothing came in, and it is too early to say that nothing will.
+    Lasts,
+    /// Nothing came in for long enough.
+    Over,
+}
+
+impl Patience {
+    /// Judges a device that, since it was asked `waited_ms` ago, has sent and received so many packets.
+    #[must_use]
+    pub fn judge(&self, waited_ms: u64, sent: u64, received: u64) -> Silence {
+        let others_ask = sent > self.own_packets;
+        if received > 0 {
+            Silence::Broken
+        } else if waited_ms >= self.silent_ms || (others_ask && waited_ms >= self.unanswered_ms) {
+            Silence::Over
+        } else {
+            Silence::Lasts
+        }
+    }
 }
 
 /// The way that a request must take.
@@ -192,5 +237,22 @@ impl PagesReading {
                 | PageReading::NoProxy(_) => None,
             })
             .min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Patience, Silence};
+
+    #[test]
+    fn silence_is_over_sooner_where_others_are_not_answered_either() {
+        let patience =
+            Patience { next_page_ms: 25, unanswered_ms: 100, silent_ms: 200, own_packets: 2 };
+        assert_eq!(patience.judge(99, 9, 0), Silence::Lasts, "too early for anybody");
+        assert_eq!(patience.judge(100, 2, 0), Silence::Lasts, "nobody else has asked");
+        assert_eq!(patience.judge(100, 3, 0), Silence::Over);
+        assert_eq!(patience.judge(199, 2, 0), Silence::Lasts);
+        assert_eq!(patience.judge(200, 0, 0), Silence::Over);
+        assert_eq!(patience.judge(900, 9, 1), Silence::Broken, "something came in");
     }
 }

@@ -12,8 +12,8 @@ use super::clients::{ClientEntry, ClientKey};
 pub use super::provider::{Directory, Provider, Wanted};
 use crate::names::{Interface, Mark, Table};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-pub(crate) use pages::MAX_WAN_TIMEOUT_SEC;
 pub use pages::{ExitIp, Large, Probe, Require, Wan};
+pub(crate) use pages::{MAX_CONFIRM, MAX_WAN_TIMEOUT_SEC};
 pub use params::{Params, Strategy};
 pub use routing::{
     CLOSING_RULES, Cut, DIRECT_MARK, INBOUND_MARK, Inbound, Ipv6, LAN6_CLOSING_RULES, MARK_BASE,

@@ -6,8 +6,8 @@
 use super::clients::{ClientEntry, ClientKey};
 use super::fault::PolicyFault;
 use super::pool::{
-    CLOSING_RULES, DIRECT_MARK, Ipv6, MARK_BASE, MAX_WAN_TIMEOUT_SEC, PRIORITIES, PoolPolicy, Tool,
-    USER_CLOSING_RULES,
+    CLOSING_RULES, DIRECT_MARK, Ipv6, MARK_BASE, MAX_CONFIRM, MAX_WAN_TIMEOUT_SEC, PRIORITIES,
+    PoolPolicy, Tool, USER_CLOSING_RULES,
 };
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::collections::BTreeSet;
@@ -32,6 +32,9 @@ impl PoolPolicy {
         }
         if !self.wan.is_in_time() {
             return fault(format!("wan.timeout_sec is not 1 to {MAX_WAN_TIMEOUT_SEC}"));
+        }
+        if self.probe.confirm > MAX_CONFIRM {
+            return fault(format!("probe.confirm is not 0 to {MAX_CONFIRM}"));
         }
         if self.lan_interfaces.as_ref().is_some_and(Vec::is_empty) {
             return fault("lan_interfaces is empty: name one, or leave it out".to_owned());

@@ -6,6 +6,7 @@ use super::assess::Assessment;
 use super::candidate::Candidate;
 use super::health::Health;
 use super::layout;
+use super::patience::patience;
 use super::state::{PoolState, Slot, Surroundings};
 use crate::machine::Owned;
 use crate::names::{Interface, Mark, PolicyName};
@@ -149,6 +150,7 @@ pub(super) fn wan(
         require: policy.wan.require.into(),
         expect: Expect::AnyAnswer,
         timeout_ms: policy.wan.timeout_ms(),
+        patience: None,
     })
 }
 
@@ -202,7 +204,18 @@ fn probe(policy: &PoolPolicy, state: &PoolState, asker: Asker, device: &Interfac
         require: policy.probe.require.into(),
         expect: Expect::Status(policy.probe.expect_status.clone()),
         timeout_ms: policy.probe.timeout_sec.saturating_mul(1_000),
+        patience: None,
     }
+}
+
+/// The check of a slot once more.
+pub(super) fn again(
+    policy: &PoolPolicy,
+    state: &PoolState,
+    interface: &Interface,
+    turn: u32,
+) -> Pages {
+    Pages { turn, ..probe(policy, state, Asker::SlotAgain(interface.clone()), interface) }
 }
 
 /// The large page of one device, where the policy names one.
@@ -237,6 +250,7 @@ pub(super) fn verification(
 pub(super) fn health(
     policy: &PoolPolicy,
     state: &PoolState,
+    sight: &Assessment<'_>,
     surroundings: &Surroundings,
     judgeable: &[Interface],
     now: &Moment,
@@ -249,9 +263,13 @@ pub(super) fn health(
     };
     let mut ask_wan_exit = false;
     for interface in judgeable {
-        asks.push(Question::Pages(probe(policy, state, Asker::Slot(interface.clone()), interface)));
+        let check = probe(policy, state, Asker::Slot(interface.clone()), interface);
+        let slot = state.slots.get(interface);
+        let counters = sight.kernel.counters.get(interface);
+        let patience = slot.and_then(|slot| patience(policy, slot, counters));
+        asks.push(Question::Pages(Pages { patience, ..check }));
         // The standby carries nobody who would mind large packets or its address.
-        let Some(slot) = state.slots.get(interface) else { continue };
+        let Some(slot) = slot else { continue };
         asks.extend(
             large(policy, state, Asker::SlotLarge(interface.clone()), interface)
                 .map(Question::Pages),

@@ -6,6 +6,7 @@
 
 use super::health::{Evidence, Health, judge};
 use super::layout;
+use super::patience::check;
 use super::standby::StandbySight;
 use super::state::{PoolState, Surroundings};
 use crate::iproute::Family;
@@ -90,7 +91,7 @@ pub(super) fn assess<'a>(
             let exit = exits.get(interface).copied();
             let must_differ = policy.exit_ip.as_ref().is_some_and(|exit| exit.must_differ_from_wan);
             let evidence = Evidence {
-                probe: seen.pages(&Asker::Slot(interface.clone())).first().copied(),
+                probe: check(seen, interface).decides,
                 large: seen.pages(&Asker::SlotLarge(interface.clone())).first().copied(),
                 rx_grew: counters.rx.saturating_sub(slot.counters.rx),
                 saturated: slot.saturated,
@@ -192,7 +193,7 @@ fn wan(seen: &Observation) -> WanVerdict {
                     }
                     // A witness that says nothing has nothing to say of a slot; it was judged before.
                     Asker::Slot(_) if !well && pages.turn > 0 => continue,
-                    Asker::Slot(_) => (&r.at, well),
+                    Asker::Slot(_) | Asker::SlotAgain(_) => (&r.at, well),
                     // What fails here alone says nothing about the uplink.
                     Asker::WanExit | Asker::SlotLarge(_) | Asker::SlotExit(_) | Asker::Named(_)
                         if !well =>

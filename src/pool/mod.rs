@@ -16,6 +16,7 @@ mod fetch;
 pub(crate) mod future;
 pub mod health;
 pub mod layout;
+mod patience;
 pub mod placement;
 pub mod reason;
 mod rebuild;
@@ -154,9 +155,13 @@ impl Machine for Pool {
                 })
                 .cloned()
                 .collect();
-            let mut asks = ask::health(policy, &turn.state, &surroundings, &judgeable, now);
+            let mut asks = ask::health(policy, &turn.state, &sight, &surroundings, &judgeable, now);
             asks.extend(turn.standby_names());
             return Considered::Ask(asks);
+        }
+        let doubts = turn.to_confirm();
+        if may_ask && !doubts.is_empty() {
+            return Considered::Ask(doubts);
         }
         match sight.wan {
             // Also when the time is over: else what failed last would pass for an uplink that is down, and

@@ -40,6 +40,9 @@ pub struct Slot {
     pub why: String,
     /// The fastest good answer of the last healthy check.
     pub latency_ms: Option<u64>,
+    /// How fast its checks are answered, in milliseconds, smoothed over them: silence is judged by it.
+    #[serde(default)]
+    pub smoothed_ms: Option<u64>,
     /// The address that its clients are seen with.
     pub exit_ip: Option<IpAddr>,
     /// When that was last asked.
@@ -91,6 +94,7 @@ impl Slot {
             verdict: Verdict::Unknown,
             why: String::new(),
             latency_ms: None,
+            smoothed_ms: None,
             exit_ip: None,
             exit_ip_at: None,
             counters: Counters::default(),

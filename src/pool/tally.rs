@@ -3,6 +3,7 @@
 //! **Invariant:** a step counts each slot once, and nothing at all while the WAN is down.
 
 use super::health::Health;
+use super::patience::{check, smoothed_ms};
 use super::reason::Reason;
 use super::state::{Slot, Verdict};
 use super::turn::Turn;
@@ -35,6 +36,7 @@ impl Turn<'_> {
         let window = Duration::from_secs(params.flap_window_sec);
         for interface in self.policy.slots.interfaces.clone() {
             let Some(health) = self.sight.health.get(&interface).cloned() else { continue };
+            let check = check(self.seen, &interface);
             let quarantined = self
                 .state
                 .slots
@@ -51,6 +53,10 @@ impl Turn<'_> {
                     }
                     slot.saturated = if saturated { slot.saturated.saturating_add(1) } else { 0 };
                     slot.latency_ms = latency_ms.or(slot.latency_ms);
+                    if let Some(latency_ms) = latency_ms {
+                        let sample_ms = latency_ms.saturating_add(check.waited_ms);
+                        slot.smoothed_ms = Some(smoothed_ms(slot.smoothed_ms, sample_ms));
+                    }
                     slot.unknown = 0;
                     if !slot.failed {
                         slot.failures = 0;
@@ -82,7 +88,7 @@ impl Turn<'_> {
                     slot.why = failure.describe();
                     slot.saturated = 0;
                     slot.unknown = 0;
-                    slot.failures = slot.failures.saturating_add(1);
+                    slot.failures = slot.failures.saturating_add(1).saturating_add(check.repeated);
                     if slot.failed {
                         slot.retests_passed = 0;
                         slot.retests_failed = slot.retests_failed.saturating_add(1);

@@ -125,6 +125,7 @@ pub(super) fn channel(
         require: policy.probe.require.into(),
         expect: Expect::Status(policy.probe.expect_status.clone()),
         timeout_ms: policy.probe.timeout_sec.saturating_mul(1_000),
+        patience: None,
     })
 }
 
@@ -139,6 +140,7 @@ pub(super) fn wan(policy: &SelectorPolicy, state: &SelectorState, turn: u32) -> 
         require: AnyOrAll::from(wan.require),
         expect: Expect::AnyAnswer,
         timeout_ms: wan.timeout_ms(),
+        patience: None,
     }))
 }
 

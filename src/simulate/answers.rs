@@ -87,7 +87,8 @@ impl Lab {
                 self.store(described.as_ref().map_or(&[][..], std::slice::from_ref));
                 Reading::Standby(Box::new(StandbyReading { described }))
             }
-            // No pool asks for more than the time.
+            // The time goes on with each round anyhow.
+            Question::Wait { .. } => Reading::Waited,
             // A pool asks for none of these.
             Question::Tunnels(_)
             | Question::Core(_)
@@ -96,8 +97,7 @@ impl Lab {
             | Question::Gost(_)
             | Question::Nodes(_)
             | Question::Setting(_)
-            | Question::Carried(_)
-            | Question::Wait { .. } => Reading::Waited,
+            | Question::Carried(_) => Reading::Waited,
             Question::Trial(trial) => {
                 self.later(self.trial_sec);
                 Reading::Trial(self.trial(trial)?)
@@ -244,9 +244,10 @@ impl Lab {
             },
             // Only pools are played here.
             Asker::Named(_) => PageReading::NoAddress,
-            Asker::Slot(slot) | Asker::SlotLarge(slot) | Asker::SlotExit(slot) => {
-                self.by_slot(slot, pages)
-            }
+            Asker::Slot(slot)
+            | Asker::SlotAgain(slot)
+            | Asker::SlotLarge(slot)
+            | Asker::SlotExit(slot) => self.by_slot(slot, pages),
         };
         let pages = pages
             .pages

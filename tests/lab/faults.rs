@@ -24,6 +24,7 @@ enum Fault {
     Blackhole,
     Portal,
     Narrow,
+    Lossy,
 }
 
 /// The faults of one lab; a clone does to the same lab what it is told.
@@ -47,12 +48,14 @@ impl Faults {
     pub fn new(isp: &Space, prov: &Space) -> Self {
         isp.nft(&format!(
             "table inet faults {{\n\
-             set dropped {{ type ipv4_addr; }}\nset narrow {{ type ipv4_addr; }}\nset silent {{ type ifname; }}\n\
+             set dropped {{ type ipv4_addr; }}\nset narrow {{ type ipv4_addr; }}\nset lossy {{ type ipv4_addr; }}\nset silent {{ type ifname; }}\n\
              set walled {{ type ipv4_addr; }}\nset deaf {{ type ipv4_addr; }}\n\
              chain first {{ type filter hook prerouting priority raw; policy accept;\n iifname @silent drop\n}}\n\
              chain last {{ type filter hook postrouting priority srcnat + 100; policy accept;\n oifname @silent drop\n}}\n\
              chain between {{ type filter hook forward priority filter; policy accept;\n\
              meta l4proto udp ip daddr @dropped drop\nmeta l4proto udp ip saddr @dropped drop\n\
+             meta l4proto udp ip daddr @lossy numgen random mod 100 < 30 drop\n\
+             meta l4proto udp ip saddr @lossy numgen random mod 100 < 30 drop\n\
              iifname \"gw\" ip daddr @walled drop\niifname \"gw\" ip daddr @deaf drop\n\
              meta length > {NARROW} meta l4proto udp ip daddr @narrow drop\n\
              meta length > {NARROW} meta l4proto udp ip saddr @narrow drop\n}}\n}}\n"
@@ -75,6 +78,19 @@ impl Faults {
     /// address still answers a ping.
     pub fn drop(&self, k: usize) {
         self.change(|state| state.endpoints.insert((Fault::Dropped, k)));
+    }
+
+    /// The next packet of the tunnel to endpoint `k` is lost, if it is as small as one that opens a connection.
+    pub fn lose_one(&self, k: usize) {
+        let to = names::endpoint(k);
+        self.isp.nft(&format!(
+            "add rule inet faults between meta l4proto udp ip daddr {to} quota until 150 bytes drop\n"
+        ));
+    }
+
+    /// Thirty of a hundred packets of the tunnel to endpoint `k` are lost, and as many of those from it.
+    pub fn lossy(&self, k: usize) {
+        self.change(|state| state.endpoints.insert((Fault::Lossy, k)));
     }
 
     /// The server of endpoint `k` does not listen any more: its port answers unreachable.
@@ -162,6 +178,7 @@ impl Faults {
             set("inet", "deaf", &only(state.deaf, names::WAN_PROBE)),
             set("inet", "dropped", &of(Fault::Dropped).map(address).collect::<Vec<_>>()),
             set("inet", "narrow", &of(Fault::Narrow).map(address).collect::<Vec<_>>()),
+            set("inet", "lossy", &of(Fault::Lossy).map(address).collect::<Vec<_>>()),
             set("inet", "silent", &silent),
         ];
         let prov = [

@@ -284,6 +284,8 @@ impl View<'_> {
             verdict: _,
             why: _,
             latency_ms: _,
+            // How long silence is waited for decides nothing where the world answers at once.
+            smoothed_ms: _,
             exit_ip: _,
             exit_ip_at: _,
             counters: _,

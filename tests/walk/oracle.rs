@@ -139,7 +139,9 @@ impl<'a> Leaf<'a> {
     /// Whether a slot's own probe passed in this step.
     pub fn passed(&self, slot: &Interface) -> bool {
         let first = |asker| self.seen.pages(&asker).first().map(|(ask, seen)| seen.passes(ask));
-        first(Asker::Slot(slot.clone())) == Some(true)
+        let again = self.seen.pages(&Asker::SlotAgain(slot.clone()));
+        let again = again.into_iter().any(|(ask, seen)| seen.passes(ask));
+        (first(Asker::Slot(slot.clone())) == Some(true) || again)
             && first(Asker::SlotLarge(slot.clone())) != Some(false)
     }
 
@@ -301,7 +303,7 @@ fn answers_of_pages(
         // A witness, asked beside references that are asked once more.
         Asker::Slot(_) if pages.turn > 0 && menu.wan_falls => vec![pass, fail],
         Asker::Slot(_) if pages.turn > 0 => vec![pass],
-        Asker::Slot(_) => menu
+        Asker::Slot(_) | Asker::SlotAgain(_) => menu
             .probes
             .iter()
             .filter(|probe| **probe != Probe::SmallOnly)

@@ -317,6 +317,7 @@ fn page(asker: Asker, answer: PageReading) -> (Question, Reading) {
         require: AnyOrAll::Any,
         expect: Expect::Status(vec![204]),
         timeout_ms: 1_000,
+        patience: None,
     };
     let reading = PagesReading { at: machine().now, pages: vec![Some(answer)] };
     (Question::Pages(pages), Reading::Pages(reading))

@@ -10,6 +10,10 @@ use std::time::Duration;
 /// So long the uplink may take to answer at most: it is asked twice in a step, which has 60 s.
 pub(crate) const MAX_WAN_TIMEOUT_SEC: u64 = 20;
 
+/// So often a failed check may be repeated at most: a step has other things to do, and what was silent
+/// for four checks in a row is silent.
+pub(crate) const MAX_CONFIRM: u32 = 3;
+
 /// Whether one of several pages is enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -32,6 +36,8 @@ pub struct Probe {
     pub expect_status: Vec<u16>,
     /// How long all of it may take.
     pub timeout_sec: u64,
+    /// A failed check is repeated so often in the same step; then silence is not waited for so long.
+    pub confirm: u32,
     /// A page of more than one packet, which shows a path that eats large ones.
     pub large: Option<Large>,
 }
@@ -46,6 +52,7 @@ impl Default for Probe {
             require: Require::Any,
             expect_status: vec![204],
             timeout_sec: 5,
+            confirm: 0,
             large: None,
         }
     }
