@@ -140,8 +140,6 @@ fn fails(sight: &Assessment<'_>, interface: &Interface) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
-
     use super::{patience, smoothed_ms};
     use crate::observation::Counters;
     use crate::policy::{Policy, PoolPolicy};

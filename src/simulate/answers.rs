@@ -87,9 +87,7 @@ impl Lab {
                 self.store(described.as_ref().map_or(&[][..], std::slice::from_ref));
                 Reading::Standby(Box::new(StandbyReading { described }))
             }
-            // The time goes on with each round anyhow.
-            Question::Wait { .. } => Reading::Waited,
-            // A pool asks for none of these.
+            // A pool asks for none of these but the time, which goes on with each round anyhow.
             Question::Tunnels(_)
             | Question::Core(_)
             | Question::Outline(_)
@@ -97,7 +95,8 @@ impl Lab {
             | Question::Gost(_)
             | Question::Nodes(_)
             | Question::Setting(_)
-            | Question::Carried(_) => Reading::Waited,
+            | Question::Carried(_)
+            | Question::Wait { .. } => Reading::Waited,
             Question::Trial(trial) => {
                 self.later(self.trial_sec);
                 Reading::Trial(self.trial(trial)?)
