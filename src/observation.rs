@@ -216,9 +216,10 @@ impl Observation {
     /// The readings of pages asked by `asker`, by turn.
     #[must_use]
     pub fn pages(&self, asker: &Asker) -> Vec<(&Pages, &PagesReading)> {
+        // Looked up rather than searched for: a large pool asks this of each slot, several times a step.
         self.readings
-            .iter()
-            .filter_map(|(question, reading)| match (question, reading) {
+            .range(Question::Pages(Pages::least(asker.clone()))..)
+            .map_while(|(question, reading)| match (question, reading) {
                 (Question::Pages(pages), Reading::Pages(seen)) if pages.asker == *asker => {
                     Some((pages, seen))
                 }

@@ -91,6 +91,22 @@ impl Patience {
     }
 }
 
+impl Pages {
+    /// What stands before everything else that somebody may ask for.
+    pub(super) fn least(asker: Asker) -> Self {
+        Self {
+            asker,
+            turn: 0,
+            way: Way::Main,
+            pages: Vec::new(),
+            require: AnyOrAll::Any,
+            expect: Expect::AnyAnswer,
+            timeout_ms: 0,
+            patience: None,
+        }
+    }
+}
+
 /// The way that a request must take.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Way {
@@ -242,7 +258,38 @@ impl PagesReading {
 
 #[cfg(test)]
 mod tests {
-    use super::{Patience, Silence};
+    use super::{Asker, Expect, Page, PageReading, Pages, PagesReading, Patience, Silence, Way};
+    use crate::observation::{Observation, Question, Reading};
+    use crate::time::Moment;
+    use crate::url::Target;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn what_one_has_asked_for_is_found_among_all_questions() {
+        let url = Target::try_from("http://192.0.2.1/".to_owned()).unwrap();
+        let page = Page { url, addresses: Vec::new() };
+        let slot = |name: &str| Asker::Slot(name.to_owned().try_into().unwrap());
+        let mut seen = Observation::new(Moment::epoch());
+        let reading =
+            PagesReading { at: Moment::epoch(), pages: vec![Some(PageReading::TimedOut)] };
+        let all = [Asker::Wan, slot("vpn1"), slot("vpn2"), Asker::Named("vpn1".to_owned())];
+        for asker in &all {
+            for turn in [0, 7] {
+                let way = Way::Device { device: "eth0".to_owned().try_into().unwrap(), mark: None };
+                let least = Pages::least(asker.clone());
+                let expect = Expect::Bytes(1);
+                let pages = Pages { turn, way, pages: vec![page.clone()], expect, ..least };
+                seen.readings.insert(Question::Pages(pages), Reading::Pages(reading.clone()));
+            }
+        }
+        seen.readings.insert(Question::Names(BTreeSet::new()), Reading::Waited);
+        seen.readings.insert(Question::Wait { turn: 0, millis: 1 }, Reading::Waited);
+        for asker in &all {
+            let turns: Vec<u32> = seen.pages(asker).iter().map(|(pages, _)| pages.turn).collect();
+            assert_eq!(turns, [0, 7], "{asker:?}");
+        }
+        assert!(seen.pages(&slot("vpn3")).is_empty() && seen.pages(&Asker::WanExit).is_empty());
+    }
 
     #[test]
     fn silence_is_over_sooner_where_others_are_not_answered_either() {
