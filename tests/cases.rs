@@ -1,16 +1,7 @@
 //! Faults that tools of this kind were reported with, by the numbers that tests are named after, and the tests that
 //! hold what is right here.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod world;
+use crate::world;
 
 use egressctl::kernel::diff::diff;
 use egressctl::machine::{Machine as _, Subject};

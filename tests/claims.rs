@@ -1,17 +1,8 @@
 //! A name claims to be more than a name: a line of its own, a colour, a script, a path, a field of the journal. Wherever
 //! it is shown it is a name.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod fake_core;
-mod provider_server;
+use crate::fake_core;
+use crate::provider_server;
 
 use fake_core::proxy::{FakeProxy, Way};
 use fake_core::{Core, FakeCore};

@@ -17,8 +17,11 @@
 )]
 
 mod dns_bench;
+mod fake_core;
+mod fake_gost;
 mod fakes;
 mod lab;
+mod provider_server;
 mod real_core;
 #[path = "trial/states.rs"]
 mod states;
@@ -51,8 +54,10 @@ mod pool_params;
 mod pool_six;
 mod pool_standby;
 mod pool_story;
+mod pool_uplink;
 mod pool_wan;
 mod providers_hostile;
+mod secrets;
 mod selector_lab;
 mod selector_route_lab;
 mod terminal;

@@ -24,15 +24,20 @@ mod fake_core;
 mod fake_gost;
 mod guard_world;
 mod host_hands_space;
+#[path = "fuzz/mutate.rs"]
+mod mutate;
 mod page_world;
 mod provider_server;
 mod selector_world;
 #[path = "trial/states.rs"]
 mod states;
+#[path = "fuzz/targets.rs"]
+mod targets;
 mod walk;
 mod world;
 
 mod bootstrap;
+mod cases;
 mod chain_decisions;
 mod chain_gost;
 mod chain_laws;
@@ -40,6 +45,7 @@ mod chain_policy;
 mod chain_sing_box;
 mod chain_steps;
 mod chain_tunnels;
+mod claims;
 mod clash_driver;
 mod completions;
 mod decisions;
@@ -71,7 +77,9 @@ mod metrics;
 mod nft_rules;
 mod notify;
 mod page;
+mod parsers;
 mod policies;
+mod pool_confirm;
 mod pool_keys;
 mod pool_situations;
 mod providers;

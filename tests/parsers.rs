@@ -3,22 +3,10 @@
 //!
 //! `EGRESSCTL_SEED=N cargo test --test parsers` repeats a run, and `EGRESSCTL_SPOIL_SEC=N` gives each target so many
 //! seconds; `CONTRIBUTING.md` says how to look with a fuzzer.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::default_trait_access,
-    unreachable_pub,
-    missing_docs,
-    reason = "test code"
-)]
+#![allow(clippy::default_trait_access, unreachable_pub, reason = "test code")]
 
-#[path = "fuzz/mutate.rs"]
-mod mutate;
-#[path = "fuzz/targets.rs"]
-mod targets;
+use crate::mutate;
+use crate::targets;
 
 use mutate::{Dice, spoilt};
 use serde_json::json;

@@ -1,16 +1,7 @@
 //! A failed check that is repeated within the step (`probe.confirm`): a death is acted upon at once, and one lost
 //! packet is no death.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    missing_docs,
-    reason = "test code"
-)]
-
-mod world;
+use crate::world;
 
 use egressctl::machine::{Considered, Decision, Machine as _};
 use egressctl::observation::{Asker, Observation, Question};

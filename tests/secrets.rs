@@ -1,21 +1,12 @@
 //! No key, token, code or password of a policy is anywhere but in the files that must hold it: a policy of each kind
 //! with secrets in every place that has room for one, every command, what programs that are started see, and what
 //! those say who repeat in their errors what they were sent.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
 
-mod dns_bench;
-mod fake_core;
-mod fake_gost;
-mod lab;
-mod provider_server;
+use crate::dns_bench;
+use crate::fake_core;
+use crate::fake_gost;
+use crate::lab;
+use crate::provider_server;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
