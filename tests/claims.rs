@@ -242,7 +242,7 @@ fn a_name_makes_no_field_in_the_journal() {
         command.env("JOURNAL_STREAM", format!("{}:{}", seen.dev(), seen.ino()));
         assert!(command.stdout(out).status().unwrap().code().is_some());
     }
-    let (mut bytes, mut named) = ([0; 65_536], 0);
+    let (mut bytes, mut named) = (vec![0; 65_536], 0);
     while let Ok(length) = socket.recv(&mut bytes) {
         let entry = String::from_utf8(bytes[..length].to_vec()).unwrap();
         is_fit("an entry of the journal", &entry);

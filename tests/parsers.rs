@@ -1,7 +1,7 @@
 //! What others write never makes us panic, takes long, tells a secret, or says more than a line: every parser of
 //! the fuzzer, over its corpus, over spoilt copies of it, and over input as long as a list can be.
 //!
-//! `EGRESSCTL_SEED=N cargo test --test parsers` repeats a run, and `EGRESSCTL_SPOIL_SEC=N` gives each target so many
+//! `EGRESSCTL_SEED=N cargo test --test local parsers` repeats a run, and `EGRESSCTL_SPOIL_SEC=N` gives each target so many
 //! seconds; `CONTRIBUTING.md` says how to look with a fuzzer.
 #![allow(clippy::default_trait_access, unreachable_pub, reason = "test code")]
 

@@ -43,9 +43,9 @@ impl Secrets {
         let percent = |is_plain: fn(u8) -> bool| {
             secret.bytes().fold(String::new(), |mut text, b| {
                 if is_plain(b) {
-                    text.push(char::from(b))
+                    text.push(char::from(b));
                 } else {
-                    write!(text, "%{b:02X}").unwrap()
+                    write!(text, "%{b:02X}").unwrap();
                 }
                 text
             })
@@ -61,8 +61,8 @@ impl Secrets {
         let key = STANDARD.decode(secret).ok().filter(|bytes| bytes.len() >= 16);
         // `wg` shows a private key with some of its bits set as the curve wants them.
         let clamped = key.clone().filter(|bytes| bytes.len() == 32).map(|mut bytes| {
-            bytes[0] &= 248;
-            bytes[31] = bytes[31] & 127 | 64;
+            bytes[0] &= 0xf8;
+            bytes[31] = (bytes[31] & 0x7f) | 0x40;
             bytes
         });
         forms.extend(clamped.as_ref().map(|bytes| STANDARD.encode(bytes)));
@@ -250,7 +250,7 @@ impl<'a> Bench<'a> {
         command.env("EGRESSCTL_JOURNAL_SOCKET", &path);
         command.env("JOURNAL_STREAM", format!("{}:{}", seen.dev(), seen.ino()));
         let told = self.finish(args, command);
-        let mut bytes = [0; 65_536];
+        let mut bytes = vec![0; 65_536];
         let mut entries = 0;
         while let Ok(length) = socket.recv(&mut bytes) {
             self.scan("the journal", &bytes[..length]);

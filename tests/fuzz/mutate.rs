@@ -142,12 +142,12 @@ fn json(bytes: &[u8], other: &[u8], dice: &mut Dice) -> Option<Vec<u8>> {
         7 => foreign,
         8 => own,
         9 => Value::Array(vec![was; 2]),
-        10 => match was {
+        10 => match &was {
             Value::Number(number) => Value::from(
                 number.as_u64().unwrap_or(0).wrapping_shl(u32::try_from(dice.below(64)).ok()?),
             ),
             Value::Bool(truth) => Value::Bool(!truth),
-            other => other,
+            Value::Null | Value::String(_) | Value::Array(_) | Value::Object(_) => was,
         },
         _ => smaller_or_larger(was, dice),
     };
@@ -175,7 +175,7 @@ fn smaller_or_larger(mut value: Value, dice: &mut Dice) -> Value {
             }
         }
         Value::String(text) => {
-            text.push_str(PIECES.get(dice.below(PIECES.len())).copied().unwrap_or_default())
+            text.push_str(PIECES.get(dice.below(PIECES.len())).copied().unwrap_or_default());
         }
         Value::Array(_) | Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }

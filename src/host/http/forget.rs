@@ -28,10 +28,9 @@ pub(super) fn forget(answer: &mut Answer, headers: &[(&str, &str)]) {
     forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
     for form in &forms {
         without(&mut answer.body, form.as_bytes());
-        for text in [&mut answer.location, &mut answer.etag, &mut answer.last_modified] {
-            if let Some(text) = text {
-                *text = text.replace(form, "BLANKED");
-            }
+        let texts = [&mut answer.location, &mut answer.etag, &mut answer.last_modified];
+        for text in texts.into_iter().flatten() {
+            *text = text.replace(form, "BLANKED");
         }
     }
 }
