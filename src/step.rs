@@ -81,8 +81,8 @@ struct Run<'a, M: Machine> {
     started: Moment,
     /// Whether a step was made, which is what the record of the last one tells of.
     stepped: bool,
-    /// Whether everything is taken down, after which the policy is paused.
-    retiring: bool,
+    /// Whether the policy is paused with what comes true: all is taken down, or a person has chosen.
+    pausing: bool,
     /// Whether a person has just chosen, which a pause does not keep from being done.
     commanded: bool,
     /// How long what is changed is on trial.
@@ -186,7 +186,7 @@ fn begin<'a, M: Machine>(order: &'a Order<'a, M>) -> anyhow::Result<Begun<'a, M>
         hands,
         started,
         stepped: true,
-        retiring: false,
+        pausing: false,
         commanded: false,
         wait: None,
         notes: Vec::new(),

@@ -108,10 +108,15 @@ pub fn switch<M: Machine>(order: &Order<'_, M>, target: &str, force: bool) -> Re
             }
             Pausing::Keep | Pausing::Pause | Pausing::Lift => run.commanded = true,
         }
+        // In the write that remembers the choice: automation must not take back what a person chose
+        // because the run died in between.
+        run.pausing = pausing == Pausing::Pause;
+        let paused = run.record.paused.clone();
         let before = run.record.machine.replace(state);
         let stepped = run.step();
         let waits = run.record.machine.as_ref().is_some_and(M::has_wish);
         if stepped.is_err() || waits {
+            run.record.paused = paused;
             // A wish that was not carried out now must not come true some other day.
             run.record.machine =
                 run.record.machine.as_ref().map(M::without_wish).or(before.clone());
@@ -149,7 +154,7 @@ pub fn down<M: Machine>(order: &Order<'_, M>) -> Report {
             run.record.paused = Some(now);
             return Ok(run.blank().because("down", "nothing was made yet; paused"));
         };
-        run.retiring = true;
+        run.pausing = true;
         let undone = run.record.machine.clone().unwrap_or_else(|| future.state.clone());
         let decision = Decision {
             from: run.record.machine.as_ref().map(|state| M::stands(state).0.into_owned()),

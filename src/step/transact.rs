@@ -230,6 +230,7 @@ impl<M: Machine> Run<'_, M> {
                 }
             }
         }
+        self.pausing &= settled == Settled::Applied;
         let notes = cut_all(&future.cuts);
         self.commit(future, &desired, &actual, &before.backup)?;
         // A packet that was under way meanwhile may have made an entry anew.
@@ -285,6 +286,7 @@ impl<M: Machine> Run<'_, M> {
         before: &Before,
         mut report: Report,
     ) -> anyhow::Result<Report> {
+        self.pausing = false;
         let undone = self.with(decision.undone.clone());
         let refused = M::refuse(&self.subject(), decision, failed, &clock::now()?);
         let Some(future) = refused else {
@@ -356,7 +358,7 @@ impl<M: Machine> Run<'_, M> {
             nft: loaded_nft(desired, actual),
             owned,
             // In the same write, or a run that dies here would be followed by one that builds again.
-            paused: if self.retiring || future.pauses {
+            paused: if self.pausing || future.pauses {
                 self.record.paused.clone().or_else(|| Some(self.started.clone()))
             } else {
                 self.record.paused.clone()
