@@ -4,6 +4,7 @@
 //! deadline.
 
 use super::{CommandError, GRACE, MAX_OUTPUT};
+use crate::host::stop;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::File;
@@ -19,6 +20,9 @@ pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// How often we look whether a child says too much.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// What is left for a child once we are told to end: it takes milliseconds, unless it hangs.
+const HURRY: Duration = Duration::from_secs(1);
 
 /// Where programs are looked for when the environment says nothing.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -102,8 +106,16 @@ impl Child {
 
     /// Waits for it and takes what it said; `None`, and it is killed, when `end` came first. It is
     /// killed too when it says too much meanwhile. What a grandchild says later is lost.
-    pub(super) fn finish(mut self, end: Option<Instant>) -> io::Result<Option<(ExitStatus, Said)>> {
+    pub(super) fn finish(
+        mut self,
+        mut end: Option<Instant>,
+    ) -> io::Result<Option<(ExitStatus, Said)>> {
+        let mut is_hurried = false;
         loop {
+            if stop::is_asked() && !is_hurried {
+                is_hurried = true;
+                end = end.into_iter().chain(Instant::now().checked_add(HURRY)).min();
+            }
             let left = end.map_or(LONGEST, |end| end.saturating_duration_since(Instant::now()));
             if let Some(output) = self.handle.wait_timeout(left.min(LOOK_AGAIN))? {
                 let status = output.status;
