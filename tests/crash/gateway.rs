@@ -23,8 +23,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Devices that exist for the sake of bound requests. The first is the uplink.
-pub const DEVICES: [&str; 9] =
-    ["eth0", "vpn1", "vpn2", "vpn3", "vpnt1", "vpnboot", "ch1", "ch2", "cht"];
+pub const DEVICES: [&str; 10] =
+    ["eth0", "vpn1", "vpn2", "vpn3", "vpnt1", "vpnboot", "ch1", "ch2", "ch1t", "ch2t"];
 
 /// Stands for the gateway's folder in a scene, which may be put back on another gateway.
 const HOME: &str = "@GATEWAY@";
@@ -35,7 +35,7 @@ pub const POLICY: &str = "home";
 /// All that a run finds.
 #[derive(Clone, Debug)]
 pub struct Scene {
-    policy: String,
+    pub policy: String,
     pub files: BTreeMap<PathBuf, Vec<u8>>,
     pub world: World,
     sysctls: BTreeMap<String, String>,
@@ -137,6 +137,11 @@ impl Gateway {
         for folder in ["bin", "policies", "state"].map(|name| folder.join(name)) {
             fs::create_dir_all(folder).expect("a folder can be made");
         }
+        for k in 1..=world::ENDPOINTS {
+            let path = folder.join(format!("p{k}.conf"));
+            fs::write(&path, &world::known(k).config).expect("a config can be written");
+            fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("its mode");
+        }
         let me = std::env::current_exe().expect("this program is a file");
         for name in PROGRAMS {
             symlink(&me, folder.join("bin").join(name)).expect("a link");
@@ -157,7 +162,7 @@ impl Gateway {
         let gateway = Self { folder, gw, web, core, proxies, _ground: ground };
         gateway.set_world(&World::bare());
         gateway.forget_settings();
-        web::serve(&gateway.web, &gateway.gw, &gateway.world_file());
+        web::serve(&gateway.web, &gateway.world_file());
         gateway
     }
 
@@ -187,6 +192,11 @@ impl Gateway {
         self.places()
             .into_iter()
             .fold(text.to_owned(), |text, (here, anywhere)| text.replace(&here, &anywhere))
+    }
+
+    /// The core is as it was at first.
+    pub fn reset_core(&self) {
+        *self.core.core() = first_core();
     }
 
     /// The core, to be looked at and changed.
@@ -270,6 +280,19 @@ impl Gateway {
     /// One step.
     pub fn step(&self) -> Run {
         self.run(&["step", POLICY, "--json"])
+    }
+
+    /// Whether no process is left that a run has started.
+    pub fn nobody_runs(&self) -> bool {
+        space::wait_until(Duration::from_secs(2), || self.gw.pids().is_empty())
+    }
+
+    /// All that is remembered was written so many years later than it was, in another boot.
+    pub fn leap(&self, years: i64) {
+        let path = self.state_dir().join("state.json");
+        let mut state = self.state();
+        another_boot(&mut state, years * 31_557_600);
+        fs::write(path, state.to_string()).expect("a state can be written");
     }
 
     /// The state, as far as one is there.
@@ -430,7 +453,7 @@ fn seen(world: &World) -> Value {
         .iter()
         .map(|(name, text)| (name, text.lines().map(str::trim).collect()))
         .collect();
-    json!({ "links": links, "rules": rules, "routes": world.routes, "nft": nft, "records": world.records })
+    json!({ "links": links, "rules": rules, "routes": world.routes, "nft": nft })
 }
 
 /// Where the first packet of a new flow of each client goes in a world.
@@ -471,7 +494,7 @@ fn text_of(bytes: &[u8], change: impl FnOnce(&str) -> String) -> Vec<u8> {
     }
 }
 
-fn collect(root: &Path, below: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
+pub fn collect(root: &Path, below: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
     for entry in fs::read_dir(root.join(below)).into_iter().flatten().flatten() {
         let path = below.join(entry.file_name());
         if entry.path().is_dir() {
@@ -486,14 +509,29 @@ fn collect(root: &Path, below: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
 fn age(value: &mut Value, sec: i64) {
     match value {
         Value::Object(map) if map.contains_key("up_ms") && map.contains_key("at") => {
-            let up = map["up_ms"].as_u64().unwrap_or(0);
-            map.insert("up_ms".to_owned(), json!(up.saturating_sub(sec.unsigned_abs() * 1_000)));
+            let up = map["up_ms"].as_i64().unwrap_or(0);
+            map.insert("up_ms".to_owned(), json!(up - sec * 1_000));
             let at: jiff::Timestamp = map["at"].as_str().expect("a time").parse().expect("a time");
             let at = at - jiff::SignedDuration::from_secs(sec);
             map.insert("at".to_owned(), json!(at.to_string()));
         }
         Value::Object(map) => map.values_mut().for_each(|value| age(value, sec)),
         Value::Array(list) => list.iter_mut().for_each(|value| age(value, sec)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Moves each moment into another boot, and on by so many seconds of the wall clock.
+fn another_boot(value: &mut Value, sec: i64) {
+    match value {
+        Value::Object(map) if map.contains_key("up_ms") && map.contains_key("at") => {
+            let at: jiff::Timestamp = map["at"].as_str().expect("a time").parse().expect("a time");
+            let at = at + jiff::SignedDuration::from_secs(sec);
+            map.insert("at".to_owned(), json!(at.to_string()));
+            map.insert("boot".to_owned(), json!("another"));
+        }
+        Value::Object(map) => map.values_mut().for_each(|value| another_boot(value, sec)),
+        Value::Array(list) => list.iter_mut().for_each(|value| another_boot(value, sec)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
@@ -505,7 +543,19 @@ fn canonical(value: &Value, alive: &[usize]) -> String {
         Value::Object(map) => {
             // Checks that were made are remembered, whatever came of the change that they led to.
             let counts = ["failures", "retests_failed", "retests_passed", "unknown"];
-            let passing = ["latency_ms", "duration_ms", "elapsed_ms", "listen_port", "listing"];
+            let passing = [
+                "latency_ms",
+                "duration_ms",
+                "elapsed_ms",
+                "listen_port",
+                "listing",
+                "received",
+                "sent",
+                "totals",
+                "quiet_ms",
+                "rate",
+                "life",
+            ];
             let mut entries: Vec<String> = map
                 .iter()
                 .filter(|(key, value)| {

@@ -21,6 +21,7 @@
 mod cut;
 #[path = "../fake_core/mod.rs"]
 mod fake_core;
+mod faults;
 mod gateway;
 mod judge;
 #[path = "../lab/names.rs"]
@@ -149,8 +150,22 @@ fn main() {
     let wanted = Wanted::read(args);
     let begun = Instant::now();
     let gateways: Vec<_> = (0..GATEWAYS).map(|_| gateway::Gateway::new()).collect();
+    let faults = faults::FAULTS.into_iter().filter(|(name, _)| wanted.wants(name));
+    let endings = side_by_side(&gateways, faults.collect(), None, |gateway, (name, fault)| {
+        let begun = Instant::now();
+        let work = std::panic::AssertUnwindSafe(|| fault(gateway));
+        let is_fine = std::panic::catch_unwind(work).is_ok();
+        let ending = if is_fine { "ok" } else { "FAILED" };
+        println!("test {name} ... {ending} ({:.1} s)", begun.elapsed().as_secs_f64());
+        is_fine
+    });
+    let told = STORIES.into_iter().filter(|(name, _)| {
+        // A part of a scene's name begins with its story, or is in none of them.
+        let only = wanted.only.as_deref().and_then(|only| only.split_once(": "));
+        only.is_none_or(|(story, _)| story == *name)
+    });
     let scenes: Vec<Cuttable> =
-        side_by_side(&gateways, STORIES.into(), None, |gateway, (name, story)| {
+        side_by_side(&gateways, told.collect(), None, |gateway, (name, story)| {
             let mut stage = Stage::new(gateway, name);
             story(&mut stage);
             stage.scenes
@@ -168,8 +183,7 @@ fn main() {
     known.sort_by(|a, b| a.name.cmp(&b.name));
     let order = order(&known, &wanted);
     let total = order.len();
-    let (cuts_begun, until) =
-        (Instant::now(), Instant::now() + Duration::from_secs(wanted.seconds));
+    let (cuts_begun, until) = (Instant::now(), begun + Duration::from_secs(wanted.seconds));
     let results =
         side_by_side(&gateways, order, (!wanted.all).then_some(until), |gateway, (n, cut)| {
             let result = known[n].cut(gateway, &cut);
@@ -178,7 +192,8 @@ fn main() {
             }
             (n, result.is_ok())
         });
-    let failed = results.iter().filter(|(_, is_fine)| !is_fine).count();
+    let unfit = endings.iter().filter(|is_fine| !**is_fine).count();
+    let failed = unfit + results.iter().filter(|(_, is_fine)| !is_fine).count();
     for (n, known) in known.iter().enumerate() {
         let made = results.iter().filter(|(of, _)| *of == n).count();
         println!("{made} of {} cuts in {}", known.cuts().len(), known.name);
@@ -193,7 +208,7 @@ fn main() {
     let word = if failed == 0 { "ok" } else { "FAILED" };
     println!(
         "test result: {word}. {} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out; finished in {:.2}s",
-        results.len() - failed,
+        endings.len() + results.len() - failed,
         begun.elapsed().as_secs_f64()
     );
     // Their namespaces go with them.

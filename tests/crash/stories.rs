@@ -13,6 +13,7 @@ pub struct Cuttable {
     pub name: String,
     pub scene: Scene,
     pub args: Vec<String>,
+    pub patience: usize,
 }
 
 /// Where a story is played.
@@ -20,10 +21,12 @@ pub struct Stage<'a> {
     pub gateway: &'a Gateway,
     pub scenes: Vec<Cuttable>,
     story: &'static str,
+    /// How many steps a run that was cut needs at most, until all is as it would have been.
+    patience: usize,
 }
 
 /// A pool of two slots that counts one failed check.
-fn pool() -> Value {
+pub fn pool() -> Value {
     json!({
         "kind": "pool",
         "slots": { "interfaces": ["vpn1", "vpn2"], "first_table": 101 },
@@ -51,7 +54,13 @@ impl<'a> Stage<'a> {
         gateway.put_files(&std::collections::BTreeMap::new());
         gateway.set_world(&World::bare());
         gateway.forget_settings();
-        Self { gateway, scenes: Vec::new(), story }
+        gateway.reset_core();
+        Self { gateway, scenes: Vec::new(), story, patience: 2 }
+    }
+
+    /// Goes on where another stage has ended.
+    pub fn again(gateway: &'a Gateway) -> Self {
+        Self { gateway, scenes: Vec::new(), story: "again", patience: 2 }
     }
 
     /// The world changes.
@@ -59,6 +68,15 @@ impl<'a> Stage<'a> {
         let mut world = self.gateway.world();
         change(&mut world);
         self.gateway.set_world(&world);
+    }
+
+    /// Nothing is answered through a proxy or a member of a core.
+    pub fn fails(&self, what: &str) {
+        self.world(|world| world.failing.extend([what.to_owned()]));
+    }
+
+    pub fn heals(&self, what: &str) {
+        self.world(|world| world.failing.retain(|failing| failing != what));
     }
 
     /// Endpoints behave so from now on.
@@ -105,7 +123,7 @@ impl<'a> Stage<'a> {
         let word = |key: &str| report[key].as_str().unwrap_or("-").to_owned();
         let name = format!("{}: {} {} -> {}", self.story, args[0], word("from"), word("to"));
         let args = args.iter().map(|word| (*word).to_owned()).collect();
-        self.scenes.push(Cuttable { name, scene, args });
+        self.scenes.push(Cuttable { name, scene, args, patience: self.patience });
         run
     }
 
@@ -159,8 +177,8 @@ impl<'a> Stage<'a> {
 
 type Story = fn(&mut Stage<'_>);
 
-/// Every row of a pool's table is on the way of one of them.
-pub const STORIES: [(&str, Story); 18] = [
+/// Every state of a pool, and every way out of it, is on the way of one of them; so are changes of the other kinds but `dns`.
+pub const STORIES: [(&str, Story); 24] = [
     ("repair", repair),
     ("false alarm", false_alarm),
     ("spoilt candidate", spoilt_candidate),
@@ -179,6 +197,12 @@ pub const STORIES: [(&str, Story); 18] = [
     ("small packets", small_packets),
     ("edited", edited),
     ("undone", undone),
+    ("standby", standby),
+    ("selector", selector),
+    ("route", route),
+    ("guard", guard),
+    ("chain", chain),
+    ("chain of tunnels", chain_of_tunnels),
 ];
 
 /// Four endpoints that work, and the first run.
@@ -412,4 +436,149 @@ fn undone(stage: &mut Stage<'_>) {
     stage.goes_to("LOCAL_REPAIR");
     stage.dies_at("clone3", 9);
     stage.runs(&["step", "home", "--json"]);
+}
+
+fn standby(stage: &mut Stage<'_>) {
+    // The standby tunnel comes one step after the slots.
+    stage.patience = 3;
+    let mut policy = pool();
+    policy["bootstrap"] =
+        json!({ "wireguard": { "interface": "vpnboot", "config": "@GATEWAY@/p9.conf" } });
+    stage.gateway.set_policy(&policy);
+    stage.lists(&[1, 2]);
+    stage.are(&[9], Health::Alive);
+    stage.steps_to("NORMAL");
+    stage.are(&[1, 2], Health::Dead);
+    stage.goes_until("BOOTSTRAP_RECOVERY");
+    stage.world(|world| {
+        world.list = Some(vec![5, 6, 7]);
+        world.list_by_tunnel_only = true;
+    });
+    stage.are(&[5, 6, 7], Health::Alive);
+    stage.until("NORMAL");
+}
+
+/// After a step that could not be counted another one only looks, and each window begins anew.
+const LOOKS: usize = 6;
+
+fn selector(stage: &mut Stage<'_>) {
+    stage.patience = LOOKS;
+    stage.gateway.set_policy(&json!({
+        "kind": "selector",
+        "driver": { "clash": { "url": "http://core.invalid", "selector": "out" } },
+        "primary": { "member": "main", "proxy": "http://primary.invalid" },
+        "reserve": { "member": "spare", "proxy": "http://reserve.invalid" },
+        "probe": { "urls": ["http://probe.example/generate_204"], "timeout_sec": 2 },
+        "params": { "check_interval_sec": 0, "failure_window_sec": 0, "recovery_window_sec": 0,
+                    "minimum_reserve_sec": 0, "traffic_guard": false }
+    }));
+    stage.steps_to("ON_PRIMARY");
+    stage.fails("primary");
+    stage.steps_to("PRIMARY_FAILING");
+    stage.steps_to("ON_RESERVE");
+    stage.heals("primary");
+    stage.until("ON_PRIMARY");
+    stage.runs(&["switch", "home", "spare"]);
+    stage.runs(&["resume", "home"]);
+    stage.runs(&["step", "home", "--json"]);
+}
+
+fn route(stage: &mut Stage<'_>) {
+    stage.patience = LOOKS;
+    stage.gateway.set_policy(&json!({
+        "kind": "selector",
+        "driver": { "route": { "table": 120 } },
+        "primary": { "interface": "eth0", "gateway": "203.0.113.1" },
+        "reserve": { "interface": "vpn3", "gateway": "10.99.3.1" },
+        "probe": { "urls": ["http://192.0.2.11/generate_204"], "timeout_sec": 1 },
+        "params": { "check_interval_sec": 0, "failure_window_sec": 0, "recovery_window_sec": 0,
+                    "minimum_reserve_sec": 0, "traffic_guard": false }
+    }));
+    stage.are(&[8], Health::Alive);
+    // Another card, by which the web answers as long as what is behind it does.
+    stage.world(|world| {
+        let mut card = world.links["eth0"].clone();
+        card.index = 9;
+        card.addresses = vec!["10.99.3.2/24".parse().expect("an address")];
+        card.peer =
+            Some(crate::world::Peer { endpoint: endpoint(8).to_string(), ..Default::default() });
+        world.links.insert("vpn3".to_owned(), card);
+    });
+    stage.steps_to("ON_PRIMARY");
+    stage.world(|world| world.wan = false);
+    stage.until("ON_RESERVE");
+    stage.world(|world| world.wan = true);
+    stage.until("ON_PRIMARY");
+    stage.runs(&["down", "home"]);
+}
+
+fn guard(stage: &mut Stage<'_>) {
+    stage.patience = LOOKS;
+    stage.gateway.set_policy(&json!({
+        "kind": "guard",
+        "driver": { "clash": { "url": "http://core.invalid" } },
+        "group": "select", "automatic": "auto", "proxy": "http://local.invalid",
+        "probe": { "urls": ["http://probe.example/generate_204"], "timeout_sec": 2 },
+        "params": { "check_interval_sec": 0, "observe_passes": 2, "backoff_min_sec": 0,
+                    "backoff_max_sec": 0, "give_back_max_sec": 0 }
+    }));
+    stage.steps_to("AUTO");
+    stage.fails("a");
+    stage.until("TEMPORARY");
+    stage.heals("a");
+    stage.until("AUTO");
+    stage.runs(&["switch", "home", "c"]);
+}
+
+fn chain(stage: &mut Stage<'_>) {
+    stage.patience = LOOKS;
+    stage.gateway.set_policy(&json!({
+        "kind": "chain",
+        "driver": { "clash": { "url": "http://core.invalid" } },
+        "hops": [
+            { "name": "entry", "nodes": { "a1": {}, "a2": {} } },
+            { "name": "exit", "nodes": { "b1": {}, "b2": {} } },
+        ],
+        "probe": { "urls": ["https://probe.example/generate_204"], "timeout_sec": 1 },
+        "wan": { "urls": ["http://uplink.invalid"] },
+        "params": { "check_interval_sec": 0, "minimum_stay_sec": 0, "fail_timeout_sec": 1 }
+    }));
+    stage.runs(&["step", "home", "--json"]);
+    stage.gateway.core().delays.remove("a1");
+    stage.runs(&["step", "home", "--json"]);
+    assert_eq!(stage.gateway.core().now("entry"), "a2");
+    stage.gateway.core().delays.insert("a1".to_owned(), 20);
+    stage.gateway.age(1_000);
+    for _ in 0..3 {
+        stage.runs(&["step", "home", "--json"]);
+    }
+    assert_eq!(stage.gateway.core().now("entry"), "a1");
+}
+
+fn chain_of_tunnels(stage: &mut Stage<'_>) {
+    stage.patience = LOOKS;
+    let node = |k: usize| json!({ "config": format!("@GATEWAY@/p{k}.conf") });
+    stage.gateway.set_policy(&json!({
+        "kind": "chain",
+        "driver": { "wireguard": { "interfaces": "ch{hop}", "first_table": 140, "clients": CLIENTS,
+            "lan_interfaces": ["eth1"], "wan_interface": "eth0" } },
+        "hops": [
+            { "name": "entry", "nodes": { "n1": node(1), "n2": node(2) } },
+            { "name": "exit", "nodes": { "n3": node(3), "n4": node(4) } },
+        ],
+        "probe": { "urls": ["http://192.0.2.10/generate_204"], "timeout_sec": 1 },
+        "wan": { "urls": ["http://192.0.2.11/generate_204"], "timeout_sec": 1 },
+        "params": { "check_interval_sec": 0, "fail_timeout_sec": 60, "minimum_stay_sec": 0 }
+    }));
+    stage.are(&[1, 2, 3, 4], Health::Alive);
+    stage.steps_to("entry PREFERRED, exit PREFERRED");
+    stage.are(&[1], Health::Dead);
+    stage.steps_to("entry BACKUP, exit PREFERRED");
+    stage.are(&[3], Health::Dead);
+    stage.steps_to("entry BACKUP, exit BACKUP");
+    stage.are(&[4], Health::Dead);
+    stage.runs(&["step", "home", "--json"]);
+    stage.are(&[3, 4], Health::Alive);
+    stage.runs(&["step", "home", "--json"]);
+    stage.runs(&["down", "home"]);
 }

@@ -1,4 +1,4 @@
-//! What answers behind the gateway's devices, and on its loopback: pages, the provider, a core, a zone.
+//! What answers behind the gateway's devices: pages and the provider.
 //!
 //! **Invariant:** an answer rests on what is loaded in the device that the request came by.
 
@@ -16,11 +16,21 @@ use std::time::Duration;
 pub const PLACES: [&str; 3] = ["192.0.2.10", "192.0.2.11", "192.0.2.12"];
 
 /// Serves until this program ends.
-pub fn serve(web: &Space, _gateway: &Space, world: &Path) {
+pub fn serve(web: &Space, world: &Path) {
+    listen(web, "0.0.0.0:80", world, answer);
+}
+
+/// Answers at a place in a namespace.
+fn listen(
+    web: &Space,
+    at: &'static str,
+    world: &Path,
+    answer: fn(TcpStream, &Path) -> std::io::Result<()>,
+) {
     let (web, world, (ready, is_ready)) = (web.clone(), world.to_owned(), mpsc::channel());
     std::thread::spawn(move || {
         web.inside(|| {
-            let listener = TcpListener::bind("0.0.0.0:80").expect("the port is free");
+            let listener = TcpListener::bind(at).expect("the port is free");
             ready.send(()).expect("somebody waits");
             for stream in listener.incoming().flatten() {
                 let world = world.clone();

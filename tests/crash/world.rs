@@ -86,9 +86,6 @@ pub struct World {
     pub list: Option<Vec<usize>>,
     /// Whether the provider answers those who come by a tunnel alone.
     pub list_by_tunnel_only: bool,
-    /// The address records of a zone.
-    #[serde(default)]
-    pub records: BTreeMap<String, String>,
     /// Proxies and members of a core through which nothing is answered.
     #[serde(default)]
     pub failing: BTreeSet<String>,
@@ -131,10 +128,15 @@ impl World {
             wan: self.wan,
             list: self.list.clone(),
             list_by_tunnel_only: self.list_by_tunnel_only,
-            records: self.records.clone(),
             failing: self.failing.clone(),
             publics: self.publics.clone(),
             last_index: self.last_index,
+            links: self
+                .links
+                .iter()
+                .filter(|(_, link)| link.kind.is_empty())
+                .map(|(name, link)| (name.clone(), link.clone()))
+                .collect(),
             ..Self::bare()
         }
     }
@@ -160,6 +162,10 @@ impl World {
 
     /// Whether a request by this device is answered.
     pub fn carries(&self, device: &str, large: bool) -> bool {
+        // What runs inside of another tunnel is lost with it.
+        if device == "ch2" && !self.carries("ch1", large) {
+            return false;
+        }
         let small_mtu = self.links.get(device).is_some_and(|link| link.mtu <= 1_280);
         match self.behind(device) {
             Some(Health::Alive) => true,
@@ -318,11 +324,11 @@ fn ip_one(world: &mut World, words: &[&str], six: bool) -> Said {
         ),
         ["route", "show", "table", "all", "protocol", number] => {
             let number: u8 = number.parse().expect("a number");
-            says(listing(&routes(world, |route| route.protocol == Some(number))))
+            says(listing(&routes(world, false, |route| route.protocol == Some(number))))
         }
         ["route", "show", "table", table] => {
             let table = Table(table.parse().expect("a table"));
-            says(listing(&routes(world, |route| route.table == table)))
+            says(listing(&routes(world, true, |route| route.table == table)))
         }
         ["route", "get", to, rest @ ..] => route_get(world, to, rest),
         ["link", "add", "dev", name, "type", kind] => {
@@ -465,7 +471,7 @@ fn rules(world: &World, six: bool) -> Vec<Value> {
     shown
 }
 
-fn routes(world: &World, wanted: impl Fn(&Route) -> bool) -> Vec<Value> {
+fn routes(world: &World, protocol: bool, wanted: impl Fn(&Route) -> bool) -> Vec<Value> {
     let one = |route: &Route| {
         let kind = if route.kind == RouteKind::Unreachable { "7" } else { "1" };
         let scope =
@@ -486,6 +492,9 @@ fn routes(world: &World, wanted: impl Fn(&Route) -> bool) -> Vec<Value> {
         }
         if let Some(metric) = route.metric {
             value["metric"] = json!(metric);
+        }
+        if let Some(number) = route.protocol.filter(|_| protocol) {
+            value["protocol"] = json!(number.to_string());
         }
         value
     };
