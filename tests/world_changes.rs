@@ -10,6 +10,7 @@ use egressctl::names::Table;
 use egressctl::pool::Pool;
 use egressctl::pool::state::{Content, Egress, Mode};
 use egressctl::simulate::{apply, same_world};
+use ipnet::{IpNet, Ipv4Net};
 use serde_json::{Value, json};
 use world::{Endpoint, Lab, Source, Steps as _, Uplink, interface, lab_of, policy, policy_by};
 
@@ -279,4 +280,26 @@ fn a_tunnel_bears_witness_to_the_uplink_when_the_only_reference_is_dead() {
         let repairs = now.repair_events_since_full_refresh;
         assert_eq!((now.mode, repairs), (Mode::Normal, 1), "{dead} is replaced: {now:#?}");
     }
+}
+
+#[test]
+fn flows_of_neighbours_from_before_end_together() {
+    let mut lab = lab_of(policy(2, 200, &json!({})), &["a", "b", "c"]);
+    let played = lab.step();
+    let nets: Vec<IpNet> = played
+        .decision
+        .wished
+        .cuts
+        .iter()
+        .map(|cut| match cut {
+            Cut::Unmarked(net) => *net,
+            Cut::Marked(_) | Cut::Through { .. } => panic!("no slot stopped serving: {cut:?}"),
+        })
+        .collect();
+    assert!(nets.len() <= 10, "each takes processes of its own: {nets:?}");
+    let clients = lab.policy.client_prefixes();
+    let meant = |client: &Ipv4Net| nets.iter().any(|net| net.contains(&IpNet::V4(*client)));
+    assert!(clients.iter().all(meant), "{nets:?}");
+    let hosts: u32 = nets.iter().map(|net| 1 << (32 - net.prefix_len())).sum();
+    assert_eq!(hosts, 200, "of nobody else: {nets:?}");
 }

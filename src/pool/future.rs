@@ -14,7 +14,7 @@ use crate::names::{Interface, PolicyName};
 use crate::plan::{Check, RouteQuery};
 use crate::policy::pool::Cut as CutPolicy;
 use crate::policy::{ClientEntry, ClientKey, PoolPolicy};
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -96,25 +96,23 @@ pub(super) fn cuts(policy: &PoolPolicy, old: Option<&PoolState>, new: &PoolState
     let Some(old) = old.filter(|old| !old.egress.is_empty()) else {
         // First placement: flows from before carry no mark and would go on by the WAN.
         if !new.egress.is_empty() {
-            cuts.extend(policy.client_prefixes().into_iter().map(|n| Cut::Unmarked(IpNet::V4(n))));
+            cuts.extend(unmarked(&policy.client_prefixes()));
             cuts.extend(policy.client_prefixes6().into_iter().map(|n| Cut::Unmarked(IpNet::V6(n))));
         }
         return cuts;
     };
     // A client that came into the policy since was carried by main until now.
     let is_new = |key: &ClientKey| !old.egress.contains_key(key) && new.egress.contains_key(key);
-    for entry in &policy.clients {
-        if let ClientEntry::Prefix(net) = entry
-            && is_new(&ClientKey::Prefix(*net))
-        {
-            cuts.push(Cut::Unmarked(*net));
+    let come = policy.clients.iter().filter_map(|entry| match entry {
+        ClientEntry::Prefix(IpNet::V4(net)) => {
+            is_new(&ClientKey::Prefix(IpNet::V4(*net))).then_some(*net)
         }
-        if let ClientEntry::Spread(net) = entry
-            && is_new(&ClientKey::Bucket(*net, 0))
-        {
-            cuts.push(Cut::Unmarked(IpNet::V4(*net)));
-        }
-    }
+        ClientEntry::Spread(net) => is_new(&ClientKey::Bucket(*net, 0)).then_some(*net),
+        ClientEntry::Prefix(IpNet::V6(_)) | ClientEntry::User(_) => None,
+    });
+    cuts.extend(unmarked(&come.collect::<Vec<_>>()));
+    let come6 = policy.client_prefixes6().into_iter().map(IpNet::V6);
+    cuts.extend(come6.filter(|net| is_new(&ClientKey::Prefix(*net))).map(Cut::Unmarked));
     let (hosts_old, hosts_new) = (hosts(old), hosts(new));
     for (index, interface) in (0..).zip(&policy.slots.interfaces) {
         let hosted = hosts_old.contains(interface);
@@ -133,6 +131,12 @@ pub(super) fn cuts(policy: &PoolPolicy, old: Option<&PoolState>, new: &PoolState
         cuts.push(Cut::Marked(policy.direct_mark()));
     }
     cuts
+}
+
+/// What ends the flows of clients from before they were taken over. Neighbours are one: each takes
+/// processes of its own, which for ten thousand clients are a minute.
+fn unmarked(clients: &[Ipv4Net]) -> impl Iterator<Item = Cut> {
+    Ipv4Net::aggregate(&clients.to_vec()).into_iter().map(|net| Cut::Unmarked(IpNet::V4(net)))
 }
 
 /// Slots that some client leaves by.

@@ -154,7 +154,7 @@ mod tests {
     }
 
     /// The rates and quiet times of samples taken at these measures, with two requests each.
-    fn samples(looks: &[(u64, u64)]) -> Vec<(Option<u64>, u64)> {
+    fn samples(looks: &[(i64, u64)]) -> Vec<(Option<u64>, u64)> {
         let mut activity = Activity::default();
         looks
             .iter()
