@@ -207,13 +207,19 @@ fn led_by(world: &World, mark: Mark) -> Option<Interface> {
     Interface::try_from(way.dev.clone()?).ok()
 }
 
+/// Whether a setting is of a tunnel of that world: its folder, or one above it, is called like it.
+fn is_of_a_tunnel(path: &str, world: &World) -> bool {
+    let folders = path.rsplit_once('/').map_or("", |(folders, _)| folders);
+    let named = folders.split('/').skip(1).map(str::to_owned).map(Interface::try_from);
+    named.flatten().any(|name| world.tunnels.contains_key(&name))
+}
+
 fn sysctls(phase: Phase, actual: &World, desired: &World, steps: &mut Vec<Step>) {
     for (path, value) in &desired.sysctls {
         let now = actual.sysctls.get(path);
         // A setting that is not there is of a tunnel that the plan makes, or of a device that is
         // gone, which has nothing to be given back.
-        let made = desired.tunnels.keys().any(|name| path.contains(&format!("/{name}/")));
-        if now != Some(value) && (now.is_some() || made) {
+        if now != Some(value) && (now.is_some() || is_of_a_tunnel(path, desired)) {
             let back = now.unwrap_or(value).clone();
             steps.push(Step {
                 phase,
