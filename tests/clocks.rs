@@ -1,14 +1,5 @@
 //! Whatever somebody does to the wall clock, and whenever the machine is started anew: no window ends early, and none never.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    missing_docs,
-    reason = "test code"
-)]
-
 use egressctl::time::{Moment, carried_over, carry_over};
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -47,6 +47,7 @@ mod chain_steps;
 mod chain_tunnels;
 mod claims;
 mod clash_driver;
+mod clocks;
 mod completions;
 mod decisions;
 mod dns_check;
