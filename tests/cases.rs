@@ -474,6 +474,7 @@ fn pages(require: AnyOrAll) -> Pages {
         require,
         expect: Expect::Status(vec![204]),
         timeout_ms: 1_000,
+        patience: None,
     }
 }
 

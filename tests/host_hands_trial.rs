@@ -75,6 +75,7 @@ fn pages(path: &str, device: &Interface, timeout_ms: u64) -> Pages {
         require: AnyOrAll::Any,
         expect: Expect::Status(vec![204]),
         timeout_ms,
+        patience: None,
     }
 }
 
