@@ -56,10 +56,16 @@ pub const ALL: [Parser; 11] = [
 /// A key of nobody's. It is given to parsers and must not come out of them.
 const OWN_KEY: &str = "qG3k0fPpqkZzVbYFqf1dTHYkLw0yIuKm1S2oTTmvKmk=";
 
-/// What is said of an input is one line that moves no cursor.
-fn one_line(said: &impl Display) -> String {
+/// What is said of a word is one line that moves no cursor. It may quote the word, however long that is.
+fn one_line_of_a_word(said: &impl Display) -> String {
     let said = said.to_string();
     assert!(!said.chars().any(char::is_control), "it is not one line: {said:?}");
+    said
+}
+
+/// What is said of a text is one line, and one that a person can read.
+fn one_line(said: &impl Display) -> String {
+    let said = one_line_of_a_word(said);
     assert!(said.len() < 20_000, "it is no line for people: {} bytes", said.len());
     said
 }
@@ -366,7 +372,7 @@ where
             let again = T::try_from(value.to_string());
             assert!(again.is_ok_and(|again| again == value), "{word:?} is not read back");
         }
-        Err(why) => drop(one_line(&why)),
+        Err(why) => drop(one_line_of_a_word(&why)),
     }
 }
 
