@@ -2,6 +2,8 @@
 //!
 //! **Invariant:** the same input, pool and seed give the same output.
 
+#![allow(unreachable_pub, reason = "the fuzzer and a test share it")]
+
 use serde_json::Value;
 
 /// A source of numbers that are as good as any (splitmix64).

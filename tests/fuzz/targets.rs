@@ -4,6 +4,8 @@
 //!
 //! **Invariant:** nothing here touches the world; whatever is given, a target returns.
 
+#![allow(unreachable_pub, reason = "the fuzzer and a test share it")]
+
 use egressctl::bundle::{Bundle, replay};
 use egressctl::check::{resolver, ruleset, services};
 use egressctl::clash::{self, config, discover, mihomo, running, sing_box};
