@@ -54,14 +54,14 @@ fn drifts() -> Vec<Drift> {
         // As systemd-networkd does when it starts anew and was not told otherwise.
         drift("every rule and route that networkd did not make is removed", &[], |pool| {
             pool.lab.gw().delete_rules();
-            batch(pool, "-4 route flush table all proto 201\n");
+            let _none = pool.lab.gw().ip("-4 route flush table all proto 201");
         }),
         // As wg-quick does for a tunnel of its own that goes down.
         drift("every rule that suppresses a prefix length is removed", &[], |pool| {
             let rules = pool.lab.gw().ip("-4 rule list");
             let own = rules.lines().filter(|line| line.contains("suppress_prefixlength"));
             own.for_each(|line| {
-                batch(pool, &format!("rule del pref {}\n", line.split(':').next().unwrap()))
+                batch(pool, &format!("rule del pref {}\n", line.split(':').next().unwrap()));
             });
         }),
         drift("a rule is there twice", &[], |pool| {

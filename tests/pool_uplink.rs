@@ -63,7 +63,7 @@ fn another_address_of_the_wan_moves_nobody() {
     let pool = Pool::up(&lab, three_slots);
     let exits = pool.serves(3);
     lab.gw().space().batch(
-        "addr add 203.0.113.9/24 dev eth0\naddr del 203.0.113.2/24 dev eth0\n\
+        "addr del 203.0.113.2/24 dev eth0\naddr add 203.0.113.9/24 dev eth0\n\
          route replace default via 203.0.113.1\n",
     );
     goes_on(&pool, &exits, 6);

@@ -5,7 +5,7 @@
 use super::resolver::Socket;
 use super::ruleset::Ruleset;
 use super::{Code, Finding, Needs, services};
-use crate::iproute::{Link, Route, Rule};
+use crate::iproute::{Family, Link, Route, Rule};
 use crate::time::Moment;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -85,7 +85,7 @@ pub fn findings(machine: &Machine, needs: &Needs) -> Vec<Finding> {
         ));
     }
     let forward = machine.sysctls.get("net/ipv4/ip_forward").map(String::as_str);
-    if needs.forwarding && forward == Some("0") {
+    if needs.forwarding.contains(&Family::V4) && forward == Some("0") {
         found.push(Finding::new(
             Code::ForwardingOff,
             "net.ipv4.ip_forward is 0",
@@ -93,7 +93,7 @@ pub fn findings(machine: &Machine, needs: &Needs) -> Vec<Finding> {
         ));
     }
     let forward = machine.sysctls.get("net/ipv6/conf/all/forwarding").map(String::as_str);
-    if needs.forwarding6 && forward != Some("1") {
+    if needs.forwarding.contains(&Family::V6) && forward != Some("1") {
         found.push(Finding::new(
             Code::ForwardingOff,
             "net.ipv6.conf.all.forwarding is not 1",
@@ -230,7 +230,7 @@ pub(super) mod tests {
             helpful: ["conntrack"].into(),
             link_types: ["wireguard"].into(),
             kernel: vec!["home".to_owned()],
-            forwarding: true,
+            forwarding: [Family::V4].into(),
             ..Needs::default()
         }
     }
@@ -268,7 +268,7 @@ pub(super) mod tests {
             let _old = m.sysctls.insert("net/ipv4/ip_forward".to_owned(), "0".to_owned());
         };
         assert_eq!(lack(&off), ["forwarding-off"]);
-        let six = Needs { forwarding6: true, ..needs() };
+        let six = Needs { forwarding: [Family::V4, Family::V6].into(), ..needs() };
         assert_eq!(codes(&machine(), &six), ["forwarding-off"], "IPv6 is asked for, and not there");
         let mut forwards = machine();
         let key = "net/ipv6/conf/all/forwarding".to_owned();

@@ -66,10 +66,8 @@ pub struct Needs {
     pub tun: bool,
     /// The policies that change the kernel, for which rights are needed.
     pub kernel: Vec<String>,
-    /// Whether packets are forwarded.
-    pub forwarding: bool,
-    /// Whether packets of clients are forwarded over IPv6.
-    pub forwarding6: bool,
+    /// The families in which packets are forwarded.
+    pub forwarding: std::collections::BTreeSet<crate::iproute::Family>,
     /// Interfaces that egressctl makes.
     pub interfaces: Vec<crate::names::Interface>,
     /// Whether clients are closed in at boot.
@@ -91,8 +89,7 @@ impl Needs {
         self.policies.extend(other.policies);
         self.tun |= other.tun;
         self.kernel.extend(other.kernel);
-        self.forwarding |= other.forwarding;
-        self.forwarding6 |= other.forwarding6;
+        self.forwarding.extend(other.forwarding);
         self.barrier |= other.barrier;
         self.interval = self.interval.into_iter().chain(other.interval).min();
         self

@@ -10,6 +10,7 @@ use super::any::Stepped;
 use super::numbers::Claim;
 use super::{Code, Finding, Needs, Probe, any, forward, numbers, provider, resolver};
 use crate::check::machine::Machine;
+use crate::iproute::Family;
 use crate::names::{Interface, PolicyName};
 use crate::observation::{ListReading, Realm};
 use crate::outcome::count;
@@ -52,11 +53,15 @@ pub struct PoolFacts<'a> {
 /// What a pool needs of the machine.
 #[must_use]
 pub fn needs(name: &PolicyName, policy: &PoolPolicy) -> Needs {
+    let clients = [
+        (Family::V4, policy.client_prefixes().is_empty()),
+        (Family::V6, policy.client_prefixes6().is_empty()),
+    ];
+    let forwarding = clients.into_iter().filter(|(_, none)| !none).map(|(family, _)| family);
     let mut needs = Needs {
         tools: ["ip", "nft", policy.wireguard.tool.program()].into(),
         helpful: ["conntrack"].into(),
-        forwarding: !policy.client_prefixes().is_empty(),
-        forwarding6: !policy.client_prefixes6().is_empty(),
+        forwarding: forwarding.collect(),
         interfaces: tunnels(policy),
         barrier: policy.routing.barrier,
         interval: Some(Duration::from_secs(policy.params.health_check_interval_sec)),

@@ -314,7 +314,7 @@ pub fn nft_layout(
         Egress::None => None,
     };
     // Where the slot carries no IPv6, what is sent by it is rejected.
-    let mark6 = |key: &ClientKey| match state.egress.get(key)? {
+    let by_six = |key: &ClientKey| match state.egress.get(key)? {
         Egress::Slot(slot) if !slot_carries_six(policy, state, slot) => None,
         Egress::Slot(_) | Egress::Direct | Egress::None => mark(key),
     };
@@ -330,7 +330,7 @@ pub fn nft_layout(
                 }
             }
             ClientEntry::Prefix(net @ IpNet::V6(v6)) => {
-                if let Some(mark) = mark6(&ClientKey::Prefix(*net)) {
+                if let Some(mark) = by_six(&ClientKey::Prefix(*net)) {
                     six.placement.insert(*v6, mark);
                 }
             }
@@ -341,7 +341,7 @@ pub fn nft_layout(
                 if let Some(uid) = surroundings.users.get(user) {
                     let key = ClientKey::User(user.clone());
                     users.insert(*uid, mark(&key));
-                    six.users.insert(*uid, mark6(&key));
+                    six.users.insert(*uid, by_six(&key));
                 }
             }
         }

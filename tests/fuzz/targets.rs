@@ -8,6 +8,7 @@
 
 use egressctl::bundle::{Bundle, replay};
 use egressctl::check::{resolver, ruleset, services};
+use egressctl::clash::mihomo::Overrides;
 use egressctl::clash::{self, config, discover, mihomo, running, sing_box};
 use egressctl::dns::name::{HostName, NodeName};
 use egressctl::gost;
@@ -238,7 +239,7 @@ fn core_config(bytes: &[u8]) {
     let described = [
         sing_box::sing_box(read_in(), std::slice::from_ref(&in_file)),
         sing_box::sing_box(read_in(), &[in_file.clone(), ("a".to_owned(), text.clone())]),
-        mihomo::mihomo(read_in(), ("config", &text), Path::new("/"), &Default::default()),
+        mihomo::mihomo(read_in(), ("config", &text), Path::new("/"), &Overrides::default()),
         mihomo::mihomo(read_in(), ("config", &text), Path::new("/"), &over),
     ];
     for described in described {
