@@ -171,7 +171,8 @@ fn build_tunnel(
     }
 }
 
-/// Tunnels that stay, and run inside one that does not stay as it is. A daemon remembers from which
+/// Tunnels that stay, and run inside one that does not stay as it is, or by an uplink with another
+/// address than before. A daemon remembers from which
 /// address it reached its peer, and goes on from it for a quarter of a minute when it is gone.
 fn aim(actual: &World, desired: &World, means: &Means, steps: &mut Vec<Step>) {
     let changed = |device: &Interface, steps: &[Step]| {
@@ -180,10 +181,12 @@ fn aim(actual: &World, desired: &World, means: &Means, steps: &mut Vec<Step>) {
     let mut aimed = Vec::new();
     for (interface, tunnel) in &desired.tunnels {
         let outer = tunnel.fwmark.and_then(|mark| led_by(desired, mark));
+        let is_led_anew = outer.is_some_and(|outer| changed(&outer, steps));
         let present = actual.tunnels.get(interface).and_then(|present| present.ends.as_ref());
-        let Some((outer, ends)) = outer.zip(present) else { continue };
+        let Some(ends) = present else { continue };
         let Some(endpoint) = ends.endpoint else { continue };
-        if changed(interface, steps) || !changed(&outer, steps) {
+        let is_due = is_led_anew || desired.aims.contains(interface);
+        if changed(interface, steps) || !is_due {
             continue;
         }
         let action = Action::Aim {

@@ -33,6 +33,10 @@ pub struct World {
     pub sysctls: BTreeMap<String, String>,
     /// The nft table.
     pub nft: Option<NftTable>,
+    /// Tunnels that are to look once more for the way to their peer, since where it began is gone. The
+    /// kernel shows nothing of it, so a world that was read has none.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub aims: BTreeSet<Interface>,
 }
 
 /// One tunnel.

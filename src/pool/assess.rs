@@ -241,6 +241,13 @@ fn wan(seen: &Observation) -> WanVerdict {
     }
 }
 
+/// Whether the uplink has another address than the last step saw: a daemon goes on from the old one for
+/// a quarter of a minute, so what its tunnel shows until it was told says nothing.
+pub(super) fn has_moved(known: Option<&Surroundings>, now: &Surroundings) -> bool {
+    let address = |seen: &Surroundings| seen.wan_net.map(|net| net.addr());
+    address(now).is_some() && known.is_some_and(|known| address(known) != address(now))
+}
+
 /// Slots, and the standby, whose tunnel is not as state says.
 fn drifted(
     policy: &PoolPolicy,
@@ -264,9 +271,13 @@ fn drifted(
                 .get(interface)
                 .is_some_and(|present| layout::is_as_wished(present, wished))
     };
+    let is_lost = has_moved(state.surroundings.as_ref(), surroundings);
     let slots = (0..).zip(&policy.slots.interfaces).filter(|(index, interface)| {
         let Some(slot) = state.slots.get(interface) else { return false };
         let Some(candidate) = slot.candidate() else { return false };
+        if is_lost {
+            return true;
+        }
         let wished = layout::tunnel(policy, state, slot, candidate, surroundings);
         is_off(interface, &wished, policy.table(*index))
     });
@@ -274,7 +285,7 @@ fn drifted(
         let standby = state.standby.as_ref().filter(|standby| standby.up);
         standby.and_then(|standby| standby.candidate.as_ref()).is_some_and(|candidate| {
             let wished = layout::plain_tunnel(policy, state, candidate, surroundings);
-            is_off(interface, &wished, policy.standby_table())
+            is_lost || is_off(interface, &wished, policy.standby_table())
         })
     });
     slots.map(|(_, interface)| interface).chain(standby).cloned().collect()

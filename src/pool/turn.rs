@@ -3,7 +3,7 @@
 //! **Invariant:** a turn begins with what was remembered, counts what was seen exactly once, and
 //! ends as one decision.
 
-use super::assess::Assessment;
+use super::assess::{self, Assessment};
 use super::candidate::{Candidate, List};
 use super::future;
 use super::layout;
@@ -278,7 +278,11 @@ impl<'a> Turn<'a> {
             self.old.map(|old| layout::world(self.policy, self.name, old, self.surroundings));
         let wished =
             future::future(self.policy, self.name, self.state, self.surroundings, &self.reasons);
-        let wished = Future { cuts, ..wished };
+        let mut wished = Future { cuts, ..wished };
+        let known = self.old.and_then(|old| old.surroundings.as_ref());
+        if assess::has_moved(known, self.surroundings) {
+            wished.world.aims = wished.world.tunnels.keys().cloned().collect();
+        }
         // What is to be proven is no witness.
         let is_loaded = |question: &Question| {
             let Question::Pages(pages) = question else { return false };

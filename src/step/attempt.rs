@@ -61,6 +61,8 @@ impl<M: Machine> Run<'_, M> {
         let change = |error: anyhow::Error| Trouble::Change(format!("{error:#}"));
         let actual = self.look(desired, makes).map_err(change)?;
         let mut wished = desired.clone();
+        // That was done, and nothing shows it.
+        wished.aims.clear();
         if let (Some(wished), Some(actual)) = (&mut wished.nft, &actual.nft) {
             let loaded = steps.iter().any(|step| matches!(step.action, Action::LoadNft { .. }));
             // What the kernel shows for a text is known only once it was loaded.
