@@ -60,7 +60,8 @@ fn good_files_become_candidates_with_files_of_their_own() {
     assert_eq!(names(&candidates), ["NL", "de 1", "nl-2"]);
     let nl = &candidates[2];
     assert_eq!((nl.host.as_str(), nl.port, nl.mtu), ("nl.vpn.example", 51820, None));
-    assert_eq!(nl.addresses, ["10.9.0.5/32".parse().unwrap()].into(), "as /32, without IPv6");
+    let own = ["10.9.0.5/32", "fd00::5/128"].map(|net| net.parse().unwrap());
+    assert_eq!(nl.addresses, own.into(), "no wider than themselves");
     assert_eq!((nl.ends.own, nl.ends.keepalive), (key(1).public(), 25));
     assert_eq!((candidates[1].host.as_str(), candidates[1].port), ("2001:db8::1", 443));
     for candidate in &candidates {

@@ -148,7 +148,10 @@ fn a_step_writes_the_page_and_what_goes_wrong_with_it_fails_nothing() {
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran:?}");
     assert_eq!(fs::metadata(&page).unwrap().permissions().mode() & 0o777, 0o644);
     let shown = fs::read_to_string(&page).unwrap();
-    assert!(shown.contains("Everything is as wished") && shown.contains("100.0 %"), "{shown}");
+    assert!(
+        shown.contains("Everything is as wished") && shown.contains("<span>100 %</span>"),
+        "{shown}"
+    );
     story.native.die();
     story.place.step();
     let shown = fs::read_to_string(&page).unwrap();

@@ -312,7 +312,10 @@ fn provider_list(bytes: &[u8]) {
                 let file = &candidate.config.file;
                 assert!(files.insert(file.to_lowercase()), "{file} would be written twice");
                 assert!(!file.contains('/') && !file.starts_with('.'), "{file}");
-                assert!(candidate.addresses.iter().all(|net| net.addr().is_ipv4()));
+                assert!(
+                    candidate.addresses.iter().all(|net| net.prefix_len() == net.max_prefix_len())
+                );
+                assert!(candidate.addresses4().next().is_some(), "clients have no other");
                 for place in [&candidate.country, &candidate.city].into_iter().flatten() {
                     one_line(place);
                 }
