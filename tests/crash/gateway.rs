@@ -545,6 +545,7 @@ fn canonical(value: &Value, alive: &[usize]) -> String {
             let counts = ["failures", "retests_failed", "retests_passed", "unknown"];
             let passing = [
                 "latency_ms",
+                "smoothed_ms",
                 "duration_ms",
                 "elapsed_ms",
                 "listen_port",

@@ -135,6 +135,9 @@ pub(super) fn is_after(new: u32, old: u32) -> bool {
     ahead != 0 && ahead < 0x8000_0000
 }
 
+/// Bytes of a name (RFC 1035, 2.3.4).
+const LONGEST_NAME: usize = 255;
+
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -162,10 +165,12 @@ impl Reader<'_> {
         Some(u32::from_be_bytes([self.u8()?, self.u8()?, self.u8()?, self.u8()?]))
     }
 
-    /// A name, without its last dot. A pointer leads to what stands earlier only.
+    /// A name, without its last dot. A pointer leads before all that was read of the name: one that led
+    /// before itself alone could lead into labels that end at it again, for ever.
     fn name(&mut self) -> Option<String> {
         let mut name = String::new();
         let (mut at, mut after) = (self.at, None);
+        let mut earliest = at;
         loop {
             let length = *self.bytes.get(at)?;
             match length >> 6 {
@@ -180,15 +185,18 @@ impl Reader<'_> {
                     }
                     name.extend(label.iter().map(|byte| char::from(*byte)));
                     at += 1 + usize::from(length);
+                    if name.len() > LONGEST_NAME {
+                        return None;
+                    }
                 }
                 3 => {
                     let low = *self.bytes.get(at + 1)?;
                     let to = usize::from(u16::from_be_bytes([length & 0x3f, low]));
                     after.get_or_insert(at + 2);
-                    if to >= at {
+                    if to >= earliest {
                         return None;
                     }
-                    at = to;
+                    (at, earliest) = (to, to);
                 }
                 _ => return None,
             }
@@ -262,6 +270,9 @@ mod tests {
         let mut circle = whole;
         let at = u8::try_from(question(7, &host("fi.example.org"), A).len()).unwrap();
         circle[usize::from(at) + 1] = at;
+        assert!(read(&circle).is_err());
+        // A label that ends in a pointer to itself.
+        circle.splice(usize::from(at)..usize::from(at) + 2, [1, b'a', 0xc0, at]);
         assert!(read(&circle).is_err());
     }
 
