@@ -478,7 +478,9 @@ fn a_pool_keeps_its_keys_tokens_and_codes() {
         "bin/wg",
         "case \"$1\" in set*|sync*) cat >&2; exit 1;; esac\nexec /usr/bin/wg \"$@\"",
     );
-    lab.faults().drop(1);
+    let status: Value = serde_json::from_str(said.trim()).unwrap();
+    let serves = status["slots"][0]["endpoint"].as_str().unwrap().strip_prefix('p').unwrap();
+    lab.faults().drop(serves.parse().unwrap());
     let mut told = String::new();
     for _ in 0..4 {
         told += &bench.run(&["step", "home", "--now", "--json", "--explain"]).1;

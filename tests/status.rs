@@ -256,7 +256,6 @@ fn the_json_has_these_keys() {
     assert_eq!(
         keys(&json["slots"][0]),
         [
-            "carries_ipv6",
             "clients",
             "endpoint",
             "exit_ip",

@@ -78,6 +78,7 @@ pub struct SlotRow {
     /// The address that they are seen with.
     pub exit_ip: Option<IpAddr>,
     /// Whether it carries the IPv6 of clients, where the policy sends it through slots.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub carries_ipv6: Option<bool>,
     /// The fastest good answer of its last healthy check.
     pub latency_ms: Option<u64>,
