@@ -8,8 +8,8 @@ use crate::clash::choice::Confirmed;
 use crate::kernel::nft::placement_in;
 use crate::observation::{KernelReading, Life};
 use crate::policy::ChainPolicy;
-use crate::pool::assess::surroundings;
 use crate::pool::candidate::Candidate;
+use crate::pool::surroundings::surroundings;
 use crate::time::Moment;
 use std::collections::BTreeMap;
 

@@ -4,6 +4,7 @@
 //! **Invariant:** two equal states have equal futures.
 
 use super::candidate::Candidate;
+use super::families::slot_carries_six;
 use super::layout;
 use super::placement;
 use super::reason::Reason;
@@ -218,7 +219,7 @@ pub(crate) fn route_checks(
             },
         };
         let far = match client {
-            ClientKey::Prefix(IpNet::V6(_)) if layout::slot_carries_six(policy, state, &device) => {
+            ClientKey::Prefix(IpNet::V6(_)) if slot_carries_six(policy, state, &device) => {
                 vec![FAR6]
             }
             ClientKey::Prefix(IpNet::V6(_)) => continue,

@@ -6,6 +6,7 @@
 mod rules;
 
 use super::candidate::Candidate;
+use super::families::{addresses, everywhere, families, slot_carries_six};
 use super::state::{Egress, PoolState, Slot, Surroundings};
 use crate::iproute::{Family, Route, RouteKind};
 use crate::kernel::diff::Means;
@@ -15,7 +16,7 @@ use crate::names::{Interface, Mark, PolicyName, Table};
 use crate::plan::Backend;
 use crate::policy::pool::{Inbound, Ipv6};
 use crate::policy::{ClientEntry, ClientKey, PoolPolicy};
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
@@ -24,47 +25,6 @@ const OVERHEAD: u32 = 80;
 /// The MTU that every IPv6 path must carry (RFC 8200), tried before a slot that loses large packets
 /// is given up.
 pub const SMALL_MTU: u16 = 1_280;
-
-/// All of a family.
-fn everywhere(family: Family) -> IpNet {
-    match family {
-        Family::V4 => IpNet::V4(Ipv4Net::default()),
-        Family::V6 => IpNet::V6(Ipv6Net::default()),
-    }
-}
-
-/// Whether a tunnel to this endpoint carries IPv6: it has an address of it, and all of it goes to the
-/// peer.
-#[must_use]
-pub fn carries_six(candidate: &Candidate) -> bool {
-    candidate.addresses.iter().any(|net| Family::of(net.addr()) == Family::V6)
-        && candidate.ends.allowed_ips.contains(&everywhere(Family::V6))
-}
-
-/// The addresses of a tunnel to this endpoint: those of IPv6 only where something goes by them, since
-/// a kernel without IPv6 takes none.
-fn addresses(policy: &PoolPolicy, candidate: &Candidate) -> BTreeSet<IpNet> {
-    if policy.routing.ipv6 == Ipv6::Tunnel && carries_six(candidate) {
-        candidate.addresses.clone()
-    } else {
-        candidate.addresses4().collect()
-    }
-}
-
-/// Whether a slot carries the IPv6 of clients.
-#[must_use]
-pub fn slot_carries_six(policy: &PoolPolicy, state: &PoolState, slot: &Interface) -> bool {
-    policy.routing.ipv6 == Ipv6::Tunnel
-        && state.slots.get(slot).and_then(Slot::candidate).is_some_and(carries_six)
-}
-
-/// The families that a pool routes.
-fn families(policy: &PoolPolicy) -> &'static [Family] {
-    match policy.routing.ipv6 {
-        Ipv6::Tunnel => &[Family::V4, Family::V6],
-        Ipv6::Block | Ipv6::Off => &[Family::V4],
-    }
-}
 
 /// The addresses of a host: a literal, or the last good answer of the resolver.
 #[must_use]

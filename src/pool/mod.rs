@@ -1,6 +1,7 @@
 //! Kind `pool`: many tunnels, many clients.
 //!
-//! The recovery plan as a pure machine: `assess` judges what was seen, `turn` counts it, `decide`
+//! The recovery plan as a pure machine: `surroundings` finds out where
+//! it is, `assess` judges what was seen, `turn` counts it, `decide`
 //! holds the guards, `repair` and `refresh` the rows, `layout` says what the kernel should look
 //! like, `ask` what is to be looked at.
 //!
@@ -12,6 +13,7 @@ mod bootstrap;
 pub mod candidate;
 mod decide;
 mod edges;
+pub(crate) mod families;
 mod fetch;
 pub(crate) mod future;
 pub mod health;
@@ -29,6 +31,7 @@ mod spread;
 pub mod standby;
 pub mod state;
 pub mod status;
+pub(crate) mod surroundings;
 mod taken;
 mod tally;
 mod testing;

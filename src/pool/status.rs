@@ -12,7 +12,7 @@ pub use standby::{StandbyHealth, StandbyRow};
 
 use super::Pool;
 use super::candidate::Rejected;
-use super::layout::slot_carries_six;
+use super::families::slot_carries_six;
 use super::state::{Content, Egress, Mode, PoolState, Slot, Verdict};
 use crate::machine::Machine as _;
 use crate::names::{Interface, PolicyName};

@@ -3,13 +3,14 @@
 //! **Invariant:** a turn begins with what was remembered, counts what was seen exactly once, and
 //! ends as one decision.
 
-use super::assess::{self, Assessment};
+use super::assess::Assessment;
 use super::candidate::{Candidate, List};
 use super::future;
 use super::layout;
 use super::reason::Reason;
 use super::standby::Need;
 use super::state::{Content, Egress, Mode, PoolState, Quarantined, Slot, Surroundings, Verdict};
+use super::surroundings::has_moved;
 use crate::machine::{Decision, Future, Subject};
 use crate::names::{Interface, PolicyName};
 use crate::observation::{Asker, Observation, Question};
@@ -280,7 +281,7 @@ impl<'a> Turn<'a> {
             future::future(self.policy, self.name, self.state, self.surroundings, &self.reasons);
         let mut wished = Future { cuts, ..wished };
         let known = self.old.and_then(|old| old.surroundings.as_ref());
-        if assess::has_moved(known, self.surroundings) {
+        if has_moved(known, self.surroundings) {
             wished.world.aims = wished.world.tunnels.keys().cloned().collect();
         }
         // What is to be proven is no witness.

@@ -10,6 +10,7 @@ use crate::policy::pool::{
 };
 use crate::policy::{ClientKey, PoolPolicy};
 use crate::pool::candidate::Candidate;
+use crate::pool::families::slot_carries_six;
 use crate::pool::state::{Egress, PoolState, Slot, Surroundings};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::collections::BTreeSet;
@@ -99,7 +100,7 @@ pub(super) fn all(
         let candidate = state.slots.get(interface).and_then(Slot::candidate);
         for address in candidate.into_iter().flat_map(|candidate| &candidate.addresses) {
             let family = Family::of(address.addr());
-            if family == Family::V4 || super::slot_carries_six(policy, state, interface) {
+            if family == Family::V4 || slot_carries_six(policy, state, interface) {
                 rules.insert(Rule {
                     from: Some(*address),
                     fwmark: Some((0, MARK_BASE)),
