@@ -13,7 +13,10 @@
 //! agreement, or with a journal on disk that the next run undoes.
 
 mod attempt;
+mod consider;
 mod control;
+mod end;
+mod look;
 mod on_trial;
 mod preview;
 mod recover;
@@ -31,26 +34,19 @@ pub use witness::witnessed;
 
 use crate::bundle::{Look, Witness};
 use crate::host::apply::Hands;
-use crate::host::observe::{Eyes, observe};
 use crate::host::store::{Folder, Held, Loaded, Opened, open_locked};
-use crate::host::{clock, provider, stop};
-use crate::kernel::World;
-use crate::kernel::diff::diff;
-use crate::kernel::read::sha256;
-use crate::machine::{Considered, Decision, Machine, Owned, ReasonText, Rhythm, Subject};
-use crate::names::{Interface, PolicyName};
-use crate::observation::{Observation, Question, Realm};
+use crate::host::{clock, stop};
+use crate::machine::{Considered, Decision, Machine, ReasonText, Rhythm, Subject};
+use crate::names::PolicyName;
+use crate::observation::Observation;
 use crate::outcome::{Ending, Exit, Report};
-use crate::record::{Journal, LastStep, LoadedNft, Record};
+use crate::record::{Journal, Record};
 use crate::time::{Moment, carried_over, carry_over};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
-
-/// Why nothing was done by a run that was told to end before it had begun to change anything.
-const TOLD_TO_END: &str = "it was told to end, and nothing was changed: run it again";
 
 /// NTP slews by less than this between two steps, and steps the clock by more.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
@@ -309,64 +305,6 @@ impl<M: Machine> Run<'_, M> {
         Ok(report)
     }
 
-    /// Asks and observes in rounds until the machine has decided.
-    fn consider(&mut self, seen: &mut Observation) -> anyhow::Result<Considered<M::State>> {
-        let budget = self.rhythm().budget;
-        let (mut testing, mut looks_on) = (false, false);
-        loop {
-            let now = clock::now()?;
-            if stop::is_asked() {
-                if testing {
-                    self.held.commit(&self.record, &now)?;
-                }
-                anyhow::bail!(TOLD_TO_END);
-            }
-            // Half of the budget is left for changing, proving and, if need be, undoing.
-            let in_time = now.since(&self.started) < budget / 2;
-            let may_ask = in_time && !looks_on;
-            let considered = M::consider(&self.subject(), seen, &now, may_ask);
-            self.looks.push(Look { now: now.clone(), may_ask });
-            let Considered::Ask(questions) = considered else {
-                if testing {
-                    self.held.commit(&self.record, &now)?;
-                }
-                return Ok(considered);
-            };
-            if self.is_paused() && questions.iter().any(Question::changes) {
-                if looks_on {
-                    return Ok(Considered::Ask(questions));
-                }
-                // What was asked for is not looked at, so the machine was as if not asked.
-                drop(self.looks.pop());
-                looks_on = true;
-                continue;
-            }
-            if questions.iter().any(Question::makes) && !testing {
-                self.hold = Some(stop::hold()?);
-                let kernel = seen.kernel();
-                let backup = kernel.map(|kernel| kernel.world.clone()).unwrap_or_default();
-                let strangers = kernel.map(|kernel| kernel.strangers.clone()).unwrap_or_default();
-                self.held.begin(&Journal {
-                    at: now,
-                    purpose: "candidates are tested".to_owned(),
-                    backup,
-                    // Every batch of this run: a later one may be larger than the first.
-                    makes: M::scratch(self.order.policy).difference(&strangers).cloned().collect(),
-                    settings: Vec::new(),
-                    commands: Vec::new(),
-                    undone: self.record.clone(),
-                })?;
-                testing = true;
-            }
-            crate::host::terminal::progress(self.order.name, &questions);
-            seen.readings.extend(observe(questions, &self.eyes())?);
-        }
-    }
-
-    fn eyes(&self) -> Eyes<'_> {
-        Eyes { folder: self.folder.path(), hands: &self.hands, may_change: true }
-    }
-
     fn rhythm(&self) -> Rhythm {
         M::rhythm(self.order.policy, self.record.machine.as_ref())
     }
@@ -374,117 +312,4 @@ impl<M: Machine> Run<'_, M> {
     fn is_paused(&self) -> bool {
         self.record.paused.is_some() && !self.commanded
     }
-
-    /// Remembers how the step ended, and tells history.
-    fn end(&mut self, mut report: Report) -> Report {
-        let Ok(now) = clock::now() else { return report };
-        report.duration_ms =
-            u64::try_from(now.since(&self.started).as_millis()).unwrap_or(u64::MAX);
-        if !self.stepped {
-            return report;
-        }
-        match report.outcome {
-            // Nothing was looked at, so nothing is remembered; a stuck run keeps its journal.
-            Ending::NotDue | Ending::Busy => return report,
-            Ending::Steady
-            | Ending::Applied
-            | Ending::RolledBack
-            | Ending::Recovered
-            | Ending::Failed => {}
-        }
-        if report.is_news()
-            && let Ok(line) = serde_json::to_string(&report)
-            && let Err(error) = self.held.remember(&line)
-        {
-            // Telling history is a service, not a duty: the step has done its work.
-            report = report.because("history", format!("history was not written: {error:#}"));
-        }
-        if report.exit == Exit::Stuck || self.held.is_in_flight() {
-            return report;
-        }
-        // A state that was lost must not be followed by one that knows nothing and looks whole.
-        if self.record.machine.is_none() && report.outcome == Ending::Failed {
-            return report;
-        }
-        self.record.last_step = Some(LastStep {
-            at: self.started.clone(),
-            outcome: report.outcome,
-            transition: report.transition(),
-            duration_ms: report.duration_ms,
-            reasons: report.reasons.clone(),
-        });
-        if report.is_news() {
-            let (_, standing) = M::status(self.order.name, self.order.policy, &self.record, &now);
-            report.standing = Some(standing);
-        }
-        if let Err(error) = self.held.commit(&self.record, &now) {
-            return report
-                .because("state", format!("{error:#}"))
-                .ended(Ending::Failed, Exit::Failed);
-        }
-        if let Some(lists) = &self.lists {
-            self.forget(lists);
-        }
-        report
-    }
-
-    /// Looks at the kernel again, for the objects of a wished world too.
-    fn look(&self, desired: &World, makes: &BTreeSet<Interface>) -> anyhow::Result<World> {
-        // What was made before the policy was edited is still there to be removed.
-        if M::realms(self.order.policy).is_empty() && self.record.owned.realms.is_empty() {
-            return Ok(World::default());
-        }
-        let mut scope = M::scope(&self.subject(), 1);
-        scope.owned.extend(makes.iter().cloned());
-        scope.interfaces.extend(makes.iter().cloned());
-        scope.sysctls.extend(desired.sysctls.keys().cloned());
-        for (interface, tunnel) in &desired.tunnels {
-            if let (Some(config), Some(ends)) = (&tunnel.config, &tunnel.ends) {
-                scope.expected.insert(interface.clone(), (config.clone(), ends.into()));
-            }
-        }
-        scope.bound.clear();
-        Ok(crate::host::look::kernel(&scope)?.world)
-    }
-
-    fn no_difference(&self, actual: &World, desired: &World) -> Result<(), String> {
-        let means = M::means(self.order.policy);
-        match diff(actual, desired, &means).first() {
-            None => Ok(()),
-            Some(step) => {
-                Err(format!("the kernel is not as wished: {} is still due", step.action.command()))
-            }
-        }
-    }
-
-    /// Forgets pool folders that nothing needs any more. A failure is no trouble: the next run tries
-    /// again.
-    fn forget(&self, keep: &BTreeSet<u32>) {
-        drop(provider::forget(self.folder.path(), keep));
-    }
-}
-
-/// What is remembered of a loaded nft table.
-fn loaded_nft(desired: &World, actual: &World) -> Option<LoadedNft> {
-    let listing = actual.nft.as_ref()?.listing.clone()?;
-    Some(LoadedNft { text: sha256(desired.nft.as_ref()?.text.as_bytes()), listing })
-}
-
-/// What the policy owns once a world is proven.
-fn owned_after(before: &Owned, desired: &World, backup: &World, realms: BTreeSet<Realm>) -> Owned {
-    let interfaces: BTreeSet<Interface> = desired.tunnels.keys().cloned().collect();
-    let ours = |path: &str| {
-        interfaces.iter().chain(&before.interfaces).any(|name| path.contains(&format!("/{name}/")))
-    };
-    let sysctls = desired
-        .sysctls
-        .keys()
-        .filter(|path| !ours(path))
-        .filter_map(|path| {
-            let original = before.sysctls.get(path).or_else(|| backup.sysctls.get(path))?;
-            Some((path.clone(), original.clone()))
-        })
-        .collect();
-    // Once a world is proven nothing is left under other numbers.
-    Owned { interfaces, sysctls, realms }
 }

@@ -4,8 +4,9 @@
 //! world is read back before the state is written.
 
 use super::attempt::Trouble;
+use super::look::{loaded_nft, owned_after};
 use super::undo::{Before, stuck};
-use super::{Run, loaded_nft, owned_after, settings};
+use super::{Run, settings};
 use crate::explain::complete;
 use crate::host::cut::{CutResult, cut};
 use crate::host::observe::observe;
@@ -131,7 +132,7 @@ impl<M: Machine> Run<'_, M> {
         decision: &Decision<M::State>,
     ) -> anyhow::Result<()> {
         if stop::is_asked() && !self.held.is_in_flight() {
-            anyhow::bail!(super::TOLD_TO_END);
+            anyhow::bail!(super::consider::TOLD_TO_END);
         }
         if self.hold.is_none() {
             self.hold = Some(stop::hold()?);
