@@ -13,6 +13,7 @@
 //! agreement, or with a journal on disk that the next run undoes.
 
 mod attempt;
+mod commit;
 mod consider;
 mod control;
 mod end;

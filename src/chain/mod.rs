@@ -52,7 +52,7 @@ use crate::record::Record;
 use crate::status::Standing;
 use crate::time::Moment;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use turn::Turn;
 use under_way::{Purpose, UnderWay};
@@ -232,15 +232,11 @@ fn future(
 ) -> Future<ChainState> {
     let laid = lanes::laid(subject.policy, subject.name, &state);
     Future {
-        to: state.stands.clone(),
         cuts: lanes::cuts(subject.policy, subject.state, &state),
-        state,
         world: laid.world,
-        settings: BTreeMap::new(),
-        pauses: false,
         barrier: laid.barrier,
         generations: laid.generations,
-        reasons: reasons.iter().map(ReasonText::from).collect(),
+        ..Future::of::<Chain>(state, reasons)
     }
 }
 
@@ -251,13 +247,8 @@ fn decision(
 ) -> Decision<ChainState> {
     let before = subject.state.filter(|state| state.tunnels.as_ref().is_some_and(|t| t.built));
     Decision {
-        from: subject.state.map(|state| state.stands.clone()),
-        wished,
         standing: before.map(|state| lanes::laid(subject.policy, subject.name, state).world),
-        checks: Vec::new(),
-        held: counted.clone(),
-        undone: counted,
-        references: Vec::new(),
+        ..Decision::of(subject, wished, counted)
     }
 }
 

@@ -24,7 +24,6 @@ pub use reason::Reason;
 pub use state::DnsState;
 
 use crate::graph::{Edge, Place};
-use crate::kernel::World;
 use crate::machine::{
     Carried, Considered, Decision, Future, Machine, PartWish, Pausing, Proof, ReasonText, Rhythm,
     Subject,
@@ -39,7 +38,6 @@ use crate::record::Record;
 use crate::status::Standing;
 use crate::time::Moment;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use turn::Turn;
 
@@ -156,19 +154,9 @@ impl Machine for Dns {
             let addresses = seat::words(&old.ours);
             ReasonText::from(&Reason::Forgotten { host, addresses })
         });
-        let reasons = reasons.collect();
+        let reasons: Vec<ReasonText> = reasons.collect();
         state.restate(now);
-        Some(Future {
-            to: state.stands.clone(),
-            state,
-            world: World::default(),
-            settings: BTreeMap::new(),
-            pauses: false,
-            barrier: None,
-            cuts: Vec::new(),
-            generations: BTreeSet::new(),
-            reasons,
-        })
+        Some(Future::of::<Self>(state, reasons))
     }
 
     fn resumed(state: &DnsState, _: &Moment) -> Result<DnsState, String> {

@@ -10,8 +10,7 @@ use super::round::{self, Round};
 use super::seat::{Seat, words};
 use super::state::{DnsState, Host, HostPause, Leave, Mode, PauseWhy};
 use super::{Dns, ask};
-use crate::kernel::World;
-use crate::machine::{Decision, Future, ReasonText, Settled, Subject};
+use crate::machine::{Decision, Future, Settled, Subject};
 use crate::observation::{NodesReading, Observation};
 use crate::setting::{Edit, Setting, Value, Written};
 use crate::time::Moment;
@@ -141,17 +140,8 @@ impl Turn {
     }
 
     fn future(&self, state: DnsState, settings: BTreeMap<Setting, Edit>) -> Future<DnsState> {
-        Future {
-            to: state.stands.clone(),
-            state,
-            world: World::default(),
-            settings,
-            pauses: false,
-            barrier: None,
-            cuts: Vec::new(),
-            generations: BTreeSet::new(),
-            reasons: self.reasons.iter().map(|(_, reason)| ReasonText::from(reason)).collect(),
-        }
+        let reasons = self.reasons.iter().map(|(_, reason)| reason);
+        Future { settings, ..Future::of::<Dns>(state, reasons) }
     }
 
     /// As a decision.

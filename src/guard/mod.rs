@@ -24,7 +24,6 @@ pub use reason::Reason;
 pub use state::GuardState;
 
 use crate::graph::Edge;
-use crate::kernel::World;
 use crate::machine::{
     Carried, Considered, Decision, Future, Machine, Pausing, Proof, ReasonText, Rhythm, Subject,
 };
@@ -39,7 +38,6 @@ use crate::status::Standing;
 use crate::time::Moment;
 use state::Wish;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use turn::Turn;
 
@@ -103,13 +101,13 @@ impl Machine for Guard {
             Turn::Unable(reason) => Considered::Unable(vec![ReasonText::from(&reason)]),
             Turn::Stays(state, reasons) => {
                 let counted = Self::without_wish(&state);
-                let wished = future(*state, &reasons);
-                Considered::Decide(Box::new(decision(subject, wished, counted)))
+                let wished = Future::of::<Self>(*state, &reasons);
+                Considered::Decide(Box::new(Decision::of(subject, wished, counted)))
             }
             Turn::Writes(intent) => {
                 let first = intent.tries.first().cloned().unwrap_or_default();
                 let wished = proof::wished(subject, &intent, &intent.stands, &first, &seen.started);
-                Considered::Decide(Box::new(decision(subject, wished, intent.counted)))
+                Considered::Decide(Box::new(Decision::of(subject, wished, intent.counted)))
             }
         }
     }
@@ -145,7 +143,7 @@ impl Machine for Guard {
     }
 
     fn retire(subject: &Subject<'_, Self>, _: &Moment) -> Option<Future<GuardState>> {
-        Some(future(Self::without_wish(subject.state?), &[]))
+        Some(Future::of::<Self>(Self::without_wish(subject.state?), None::<&Reason>))
     }
 
     fn resumed(state: &GuardState, _: &Moment) -> Result<GuardState, String> {
@@ -156,36 +154,5 @@ impl Machine for Guard {
 
     fn rhythm(policy: &GuardPolicy, _: Option<&GuardState>) -> Rhythm {
         Rhythm { interval: policy.params.interval(), budget: BUDGET }
-    }
-}
-
-/// A future that changes nothing in the world.
-fn future(state: GuardState, reasons: &[Reason]) -> Future<GuardState> {
-    Future {
-        to: state.mode.as_str().to_owned(),
-        state,
-        world: World::default(),
-        settings: BTreeMap::new(),
-        pauses: false,
-        barrier: None,
-        cuts: Vec::new(),
-        generations: BTreeSet::new(),
-        reasons: reasons.iter().map(ReasonText::from).collect(),
-    }
-}
-
-fn decision(
-    subject: &Subject<'_, Guard>,
-    wished: Future<GuardState>,
-    counted: GuardState,
-) -> Decision<GuardState> {
-    Decision {
-        from: subject.state.map(|state| state.mode.as_str().to_owned()),
-        wished,
-        standing: None,
-        checks: Vec::new(),
-        held: counted.clone(),
-        undone: counted,
-        references: Vec::new(),
     }
 }

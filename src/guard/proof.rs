@@ -8,7 +8,7 @@ use super::place::{Case, Place};
 use super::reason::Reason;
 use super::state::{GuardState, List, Mode, Shown, Verdict};
 use super::turn::{Intent, Purpose, Turn, turn};
-use super::{Guard, ask, decision, future, sight};
+use super::{Guard, ask, sight};
 use crate::clash::choice::Confirmed;
 use crate::machine::{Carried, Decision, Future, Machine as _, Proof, Settled, Subject};
 use crate::observation::Question;
@@ -62,7 +62,7 @@ pub(super) fn wished(
         let member = Value::Member(to.to_owned());
         settings.insert(setting(place), Edit { expected: member.clone(), to: member });
     }
-    Future { settings, ..future(state, &reasons) }
+    Future { settings, ..Future::of::<Guard>(state, &reasons) }
 }
 
 /// Says what follows from a selection.
@@ -103,7 +103,7 @@ pub(super) fn prove(
             } else {
                 Reason::PersonsChoice { member: found.clone() }
             };
-            applied(future(state, &[reason]))
+            applied(Future::of::<Guard>(state, &[reason]))
         }
         Written::Refused { why, .. } => {
             attempt.failed(expected, Failure::Refused(format!("{setting}: {why}")))
@@ -214,7 +214,7 @@ impl Attempt<'_> {
             state.passes = 0;
         }
         let settings = write(&self.intent.place, stands, &self.intent.stands);
-        let future = Future { settings, ..future(state, &[reason]) };
+        let future = Future { settings, ..Future::of::<Guard>(state, &[reason]) };
         Proof::Settle(Box::new(future), Settled::RolledBack)
     }
 
@@ -231,7 +231,11 @@ impl Attempt<'_> {
         let may_try = self.carried.may_ask && !matches!(failure, Failure::NoTime);
         if let Some(member) = intent.tries.get(next).filter(|_| may_try) {
             let wished = wished(self.subject, &intent, stands, member, self.now);
-            return Proof::Next(Box::new(decision(self.subject, wished, intent.counted.clone())));
+            return Proof::Next(Box::new(Decision::of(
+                self.subject,
+                wished,
+                intent.counted.clone(),
+            )));
         }
         match self.nothing_shown(&failure) {
             Nothing::Ask(question) => return Proof::Ask(vec![question]),
@@ -281,8 +285,10 @@ impl Attempt<'_> {
             }
         };
         let reasons: Vec<Reason> = intent.reasons.iter().cloned().chain([reason]).collect();
-        let future =
-            Future { settings: write(&intent.place, stands, &to), ..future(state, &reasons) };
+        let future = Future {
+            settings: write(&intent.place, stands, &to),
+            ..Future::of::<Guard>(state, &reasons)
+        };
         Proof::Settle(Box::new(future), Settled::RolledBack)
     }
 }

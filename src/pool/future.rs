@@ -3,6 +3,7 @@
 //!
 //! **Invariant:** two equal states have equal futures.
 
+use super::Pool;
 use super::candidate::Candidate;
 use super::families::slot_carries_six;
 use super::layout;
@@ -10,7 +11,7 @@ use super::placement;
 use super::reason::Reason;
 use super::state::{Egress, PoolState, Slot, Surroundings};
 use crate::iproute::Link;
-use crate::machine::{Cut, Future, ReasonText};
+use crate::machine::{Cut, Future};
 use crate::names::{Interface, PolicyName};
 use crate::plan::{Check, RouteQuery};
 use crate::policy::pool::Cut as CutPolicy;
@@ -78,17 +79,8 @@ pub(super) fn future(
     let world = layout::world(policy, name, &state, surroundings);
     let barrier = (policy.routing.barrier && layout::holds_clients(policy, &state))
         .then(|| layout::nft_layout(policy, name, &state, surroundings).at_boot().render());
-    Future {
-        settings: BTreeMap::new(),
-        pauses: false,
-        to: state.mode.as_str().to_owned(),
-        world,
-        barrier,
-        cuts: Vec::new(),
-        generations: state.generations(),
-        reasons: reasons.iter().map(ReasonText::from).collect(),
-        state,
-    }
+    let generations = state.generations();
+    Future { world, barrier, generations, ..Future::of::<Pool>(state, reasons) }
 }
 
 /// Which open flows end with the change.

@@ -15,7 +15,6 @@ use crate::machine::{Considered, Decision, Future, Machine as _, ReasonText, Sub
 use crate::observation::{Observation, Question};
 use crate::policy::selector::{Channel, ClashDriver, Driver, RouteDriver};
 use crate::time::Moment;
-use std::collections::BTreeSet;
 
 /// Asks for what is not known yet, or decides.
 pub(super) fn consider(
@@ -169,15 +168,10 @@ pub(super) fn future(
     reasons: &[Reason],
 ) -> Future<SelectorState> {
     Future {
-        to: state.mode.as_str().to_owned(),
-        state,
         world: made.world,
         settings: made.settings,
-        pauses: false,
-        barrier: None,
         cuts: made.cuts,
-        generations: BTreeSet::new(),
-        reasons: reasons.iter().map(ReasonText::from).collect(),
+        ..Future::of::<Selector>(state, reasons)
     }
 }
 
@@ -188,13 +182,8 @@ fn decision(
     counted: SelectorState,
 ) -> Decision<SelectorState> {
     Decision {
-        from: subject.state.map(|state| state.mode.as_str().to_owned()),
-        wished,
         standing: subject.state.zip(drive).and_then(|(state, drive)| drive.standing(state)),
-        checks: Vec::new(),
-        held: counted.clone(),
-        undone: counted,
-        references: Vec::new(),
+        ..Decision::of(subject, wished, counted)
     }
 }
 

@@ -156,15 +156,7 @@ pub fn down<M: Machine>(order: &Order<'_, M>) -> Report {
         };
         run.pausing = true;
         let undone = run.record.machine.clone().unwrap_or_else(|| future.state.clone());
-        let decision = Decision {
-            from: run.record.machine.as_ref().map(|state| M::stands(state).0.into_owned()),
-            wished: future,
-            standing: None,
-            checks: Vec::new(),
-            held: undone.clone(),
-            undone,
-            references: Vec::new(),
-        };
+        let decision = Decision::of(&run.subject(), future, undone);
         let report = run.transact(&Observation::new(now.clone()), &decision)?;
         match report.outcome {
             Ending::Applied | Ending::Steady => {
