@@ -11,6 +11,7 @@ use crate::policy::ClientKey;
 use crate::wireguard::PublicKey;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 
@@ -236,6 +237,16 @@ pub enum Check {
         /// The device that must be named.
         device: Interface,
     },
+    /// What carries a tunnel itself leaves by no tunnel of the policy, asked before clients are moved
+    /// onto it: a tunnel within itself, or within a slot that may fail, is no way out.
+    Outside {
+        /// The slot.
+        interface: Interface,
+        /// The question to `ip route get`, of its endpoint.
+        query: RouteQuery,
+        /// The devices that must not be named.
+        tunnels: BTreeSet<Interface>,
+    },
 }
 
 /// A question to `ip route get`.
@@ -245,8 +256,8 @@ pub struct RouteQuery {
     pub to: IpAddr,
     /// From which client, arriving on which interface; `None` for a local user.
     pub from: Option<(IpAddr, Interface)>,
-    /// With which mark.
-    pub mark: Mark,
+    /// With which mark; `None`: with none.
+    pub mark: Option<Mark>,
     /// As which local user.
     pub uid: Option<u32>,
 }
@@ -259,7 +270,7 @@ impl RouteQuery {
         if let Some((from, iif)) = &self.from {
             args.extend(["from".to_owned(), from.to_string(), "iif".to_owned(), iif.to_string()]);
         }
-        args.extend(["mark".to_owned(), self.mark.to_string()]);
+        args.extend(self.mark.iter().flat_map(|mark| ["mark".to_owned(), mark.to_string()]));
         if let Some(uid) = self.uid {
             args.extend(["uid".to_owned(), uid.to_string()]);
         }
@@ -275,6 +286,9 @@ impl Check {
             Self::Answer { interface, .. } => format!("a request through {interface} is answered"),
             Self::Route { client, query, device } => {
                 format!("{client}: ip {} names {device}", query.args().join(" "))
+            }
+            Self::Outside { interface, query, .. } => {
+                format!("{interface} itself: ip {} names no slot", query.args().join(" "))
             }
         }
     }

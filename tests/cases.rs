@@ -120,6 +120,7 @@ const CASES: [Case; 39] = [
                 "tests/pool_edited.rs",
                 "c19_an_endpoint_that_is_led_into_its_own_tunnel_loses_its_clients_and_floods_nobody",
             ),
+            ("tests/pool_edited.rs", "c19_a_reserve_that_is_led_into_another_slot_is_never_loaded"),
             ("src/check/pool/tests.rs", "an_endpoint_in_a_slot_is_told_and_one_by_the_wan_is_not"),
         ],
     ),

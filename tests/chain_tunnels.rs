@@ -356,7 +356,7 @@ impl Play {
     fn checked(&self, decision: &Decision<ChainState>) {
         for check in &decision.checks {
             let Check::Route { query, device, .. } = check else { panic!("{check:?}") };
-            assert_eq!(self.led_by(query.mark.0).as_deref(), Some(device.as_str()));
+            assert_eq!(self.led_by(query.mark.unwrap().0).as_deref(), Some(device.as_str()));
         }
     }
 

@@ -391,7 +391,7 @@ fn a_way_is_the_kernels_and_a_refused_one_is_none() {
         let [one, _] = bench.slots.clone();
         let ask = |mark: u32| {
             let to = "198.51.100.1".parse().unwrap();
-            route_get(&RouteQuery { to, from: None, mark: Mark(mark), uid: None })
+            route_get(&RouteQuery { to, from: None, mark: Some(Mark(mark)), uid: None })
         };
         let way = ask(0x4547_0001).unwrap().unwrap();
         assert_eq!(way.dev.as_deref(), Some(one.as_str()));
@@ -400,7 +400,7 @@ fn a_way_is_the_kernels_and_a_refused_one_is_none() {
         assert_eq!(ask(0x4547_0001).unwrap(), None, "only the guard");
         let from = Some(("10.77.0.11".parse().unwrap(), interface("nix0")));
         let to = "198.51.100.1".parse().unwrap();
-        assert!(route_get(&RouteQuery { to, from, mark: Mark(1), uid: None }).is_err());
+        assert!(route_get(&RouteQuery { to, from, mark: Some(Mark(1)), uid: None }).is_err());
         let now = bench.look().world;
         bench.apply(&diff(&now, &World::default(), &means()));
     });

@@ -131,6 +131,29 @@ fn a_lost_state_is_made_anew_by_a_step_and_spoilt_by_no_other_command() {
 }
 
 #[test]
+fn c19_a_reserve_that_is_led_into_another_slot_is_never_loaded() {
+    let lab = Lab::builder().clients(2).endpoints(4).start();
+    let pool = Pool::up(&lab, |policy| policy["slots"]["interfaces"] = json!(["vpn1", "vpn2"]));
+    let (own, other) = (pool.endpoints()["vpn1"], pool.endpoints()["vpn2"]);
+    let reserve: Vec<usize> = (1..=4).filter(|k| ![own, other].contains(k)).collect();
+    let before = pool.tunnels();
+    for k in &reserve {
+        lab.gw().space().batch(&format!("route add {}/32 dev vpn2", names::endpoint(*k)));
+    }
+    lab.drop(own);
+    for _ in 0..8 {
+        drop(pool.step());
+        let filled = pool.endpoints().get("vpn1").copied();
+        assert!(!reserve.iter().any(|k| filled == Some(*k)), "{:#}", pool.status());
+    }
+    let told = lab.gw().egressctl(&["history", "home"]).stdout;
+    assert!(told.contains("its endpoint is led into vpn2"), "{told}");
+    pool.others_go_on(&before, &["vpn1"]);
+    assert_eq!(pool.serves(1).len(), 2);
+    pool.nothing_leaked();
+}
+
+#[test]
 fn c19_an_endpoint_that_is_led_into_its_own_tunnel_loses_its_clients_and_floods_nobody() {
     let lab = Lab::builder().clients(2).endpoints(3).start();
     let pool = Pool::up(&lab, |policy| policy["slots"]["interfaces"] = json!(["vpn1", "vpn2"]));

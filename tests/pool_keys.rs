@@ -117,7 +117,7 @@ fn by_http() -> Value {
 fn attempts(played: &Played) -> Vec<u32> {
     let checks = played.decision.checks.iter().filter_map(|check| match check {
         Check::Answer { attempts, .. } => Some(*attempts),
-        Check::Route { .. } => None,
+        Check::Route { .. } | Check::Outside { .. } => None,
     });
     checks.collect()
 }

@@ -164,6 +164,21 @@ impl<'a> Touched<'a> {
     }
 }
 
+/// Asks the kernel where the packets go that carry a newly loaded tunnel. `None`: its endpoint has no
+/// address, and then nothing carries it.
+pub(super) fn outside_check(
+    policy: &PoolPolicy,
+    state: &PoolState,
+    interface: &Interface,
+) -> Option<Check> {
+    let candidate = state.slots.get(interface)?.candidate()?;
+    let to = layout::endpoint_of(state, candidate)?.ip();
+    let slots = policy.slots.interfaces.iter().cloned();
+    let tunnels = slots.chain(policy.standby().cloned()).collect();
+    let query = RouteQuery { to, from: None, mark: None, uid: None };
+    Some(Check::Outside { interface: interface.clone(), query, tunnels })
+}
+
 /// Asks the kernel where packets of clients go that a change concerns.
 pub(crate) fn route_checks(
     policy: &PoolPolicy,
@@ -222,7 +237,7 @@ pub(crate) fn route_checks(
         for to in far {
             checks.push(Check::Route {
                 client: (*client).clone(),
-                query: RouteQuery { to, from: from.clone(), mark, uid },
+                query: RouteQuery { to, from: from.clone(), mark: Some(mark), uid },
                 device: device.clone(),
             });
         }

@@ -260,6 +260,7 @@ impl<'a> Turn<'a> {
                 } else {
                     params.candidate_test_retries.saturating_add(1)
                 };
+                checks.extend(future::outside_check(self.policy, &self.state, interface));
                 checks.push(Check::Answer { interface: interface.clone(), ask, attempts });
             }
         }

@@ -55,6 +55,7 @@ impl<M: Machine> Run<'_, M> {
             })
         };
         phase(Phase::Build)?;
+        leave(checks)?;
         self.prove(checks)?;
         phase(Phase::Place)?;
         phase(Phase::Clear)?;
@@ -98,7 +99,7 @@ impl<M: Machine> Run<'_, M> {
             .iter()
             .filter_map(|check| match check {
                 Check::Answer { interface, ask, attempts } => Some((interface, ask, *attempts)),
-                Check::Route { .. } => None,
+                Check::Route { .. } | Check::Outside { .. } => None,
             })
             .collect();
         let mut failed = BTreeMap::new();
@@ -146,4 +147,19 @@ impl<M: Machine> Run<'_, M> {
             _ => false,
         }))
     }
+}
+
+/// Asks the kernel whether what carries each newly loaded tunnel leaves by none of our own.
+fn leave(checks: &[Check]) -> Result<(), Trouble> {
+    let mut failed = BTreeMap::new();
+    for check in checks {
+        let Check::Outside { interface, query, tunnels } = check else { continue };
+        let way = apply::route_get(query).map_err(|error| Trouble::of(&error))?;
+        if let Some(dev) = way.and_then(|way| way.dev)
+            && tunnels.iter().any(|tunnel| tunnel.as_str() == dev)
+        {
+            failed.insert(interface.clone(), format!("its endpoint is led into {dev}"));
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(Trouble::Answer(failed)) }
 }

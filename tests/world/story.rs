@@ -50,7 +50,7 @@ pub fn story(lab: &Lab, played: &Played) -> String {
         .iter()
         .filter_map(|check| match check {
             Check::Answer { interface, .. } => Some((interface.clone(), "no answer".to_owned())),
-            Check::Route { .. } => None,
+            Check::Route { .. } | Check::Outside { .. } => None,
         })
         .collect();
     if !failed.is_empty() {
