@@ -117,6 +117,10 @@ fn drifts() -> Vec<Drift> {
                 "link del vpn1\nlink del vpn2\nlink del vpn3\nlink del vpn4\nlink del vpn5\n",
             );
         }),
+        // The kernel renames a tunnel while it is down; its daemon goes on with it.
+        drift("a slot's device is renamed", &["vpn3"], |pool| {
+            batch(pool, "link set vpn3 down\nlink set vpn3 name away\nlink set away up\n");
+        }),
         drift("the WAN's src_valid_mark is reset", &[], |pool| {
             pool.lab.gw().space().sysctls(&[("ipv4/conf/eth0/src_valid_mark", "0")]);
         }),

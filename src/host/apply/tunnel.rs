@@ -44,10 +44,10 @@ pub(super) fn create(
         }
         Backend::Userspace(program) => {
             let socket = socket_of(program, interface);
-            part_from(&socket).with_context(made)?;
+            let was_held = part_from(&socket).with_context(made)?;
             if hands.systemd {
                 // Only a restart ends a daemon that the unit still holds without its device.
-                let verb = if leftover { "restart" } else { "start" };
+                let verb = if leftover || was_held { "restart" } else { "start" };
                 settled(&Call::new("systemctl", &[verb, &unit(interface)], DEADLINE), &[])
                     .with_context(made)?;
             } else {
@@ -123,21 +123,24 @@ fn delete(interface: &Interface) -> anyhow::Result<()> {
 }
 
 /// Waits until the socket of a daemon without its device is gone, and takes away that of one that
-/// hangs, over which no new one would start. A daemon that answers serves a device of that name
-/// in another network namespace and is left alone: the start will say that the name is taken.
-fn part_from(socket: &Path) -> anyhow::Result<()> {
-    if !socket.exists() || until(PARTING, || Ok(!socket.exists()))? || answers(socket) {
-        return Ok(());
+/// hangs, or whose device somebody has given another name: no new one would start over it. A daemon
+/// ends by the end of its socket, and its device with it. One that serves a device of that name in
+/// another network namespace is left alone: the start will say that the name is taken. Tells whether
+/// a socket was taken away.
+fn part_from(socket: &Path) -> anyhow::Result<bool> {
+    if !socket.exists() || until(PARTING, || Ok(!socket.exists()))? || serves_elsewhere(socket) {
+        return Ok(false);
     }
     match std::fs::remove_file(socket) {
-        Ok(()) => Ok(()),
-        Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Ok(()) => Ok(true),
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(false),
         Err(why) => Err(why).with_context(|| format!("removing {}", socket.display())),
     }
 }
 
-/// Whether a daemon behind the socket says anything to a question of its protocol.
-fn answers(socket: &Path) -> bool {
+/// Whether a daemon behind the socket says anything to a question of its protocol, and has opened it in
+/// another network namespace: the kernel lists sockets of this one alone.
+fn serves_elsewhere(socket: &Path) -> bool {
     let talk = || -> std::io::Result<()> {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(ALIVE))?;
@@ -145,7 +148,13 @@ fn answers(socket: &Path) -> bool {
         stream.write_all(b"get=1\n\n")?;
         stream.read_exact(&mut [0])
     };
-    talk().is_ok()
+    let is_here = |listed: &String| listed.lines().any(|line| line.ends_with(&shown(socket)));
+    talk().is_ok() && !std::fs::read_to_string("/proc/net/unix").as_ref().is_ok_and(is_here)
+}
+
+/// A socket as the kernel lists it: the last word of a line.
+fn shown(socket: &Path) -> String {
+    format!(" {}", socket.display())
 }
 
 /// Looks again and again until something is true; false when it did not become so in time.
