@@ -461,6 +461,47 @@ fn several_policies_are_told_apart_and_the_machine_once() {
     assert!(text.stderr.contains("missing field") && text.stdout.contains("home (pool): sound"));
 }
 
+/// As docker leaves the forward hook, by the words of its own documents: a policy of DROP, and a chain for
+/// what its users add.
+const DOCKER: &str = "table ip filter {
+    chain DOCKER-USER { }
+    chain DOCKER-FORWARD { iifname \"docker0\" accept; oifname \"docker0\" drop; }
+    chain FORWARD { type filter hook forward priority filter; policy drop; jump DOCKER-USER; jump DOCKER-FORWARD; }
+}
+";
+
+#[test]
+fn dockers_policy_of_dropping_is_told_from_a_dead_tunnel_and_mended_by_its_own_chain() {
+    let lab = Lab::builder().clients(2).endpoints(6).start();
+    let pool = Pool::up(&lab, |_| {});
+    let (exits, endpoints, tunnels) = (lab.exits(), pool.endpoints(), pool.tunnels());
+    lab.gw().space().nft(DOCKER);
+    assert_eq!(lab.exits(), vec![None; 2], "docker lets nobody through");
+    // The tunnels work, and whoever takes them for dead moves everybody for nothing.
+    for _ in 0..4 {
+        assert!(pool.step().is_steady());
+    }
+    assert_eq!(pool.endpoints(), endpoints);
+    for (slot, now) in pool.tunnels() {
+        assert!(now.goes_on_from(&tunnels[&slot]), "{slot} was touched");
+    }
+    let found = check(&lab);
+    let finding = found.finding("forward-drops");
+    assert!(finding["what"].as_str().unwrap().contains("(docker)"), "{finding}");
+    let mend = finding["mend"].as_str().unwrap();
+    for command in mend.split("; ") {
+        let mut words = command.split(' ');
+        assert_eq!(words.next(), Some("iptables"), "{mend}");
+        let mut command = lab.gw().command("iptables");
+        command.args(words);
+        let ran = lab.gw().finish(command);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+    assert_eq!(lab.exits(), exits, "as before, through the same tunnels");
+    assert!(!check(&lab).codes().contains(&"forward-drops"));
+    pool.nothing_leaked();
+}
+
 #[test]
 fn a_policy_that_touches_no_kernel_is_examined_too() {
     let lab = Lab::builder().clients(1).endpoints(0).start();
