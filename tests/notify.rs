@@ -296,7 +296,40 @@ fn every_transition_is_told_once_and_who_cannot_be_told_fails_no_step() {
     let metrics = fs::read_to_string(folder.join("egressctl.prom")).unwrap();
     assert!(metrics.contains("egressctl_policy_valid{policy=\"names\"} 0\n"), "{metrics}");
     assert!(metrics.contains("state=\"FALLBACK\"} 1\n"), "{metrics}");
+    // So is one that never was any good.
+    fs::write(story.place.path("policies/other.json"), "{").unwrap();
+    story.place.step();
+    let metrics = fs::read_to_string(folder.join("egressctl.prom")).unwrap();
+    assert!(metrics.contains("egressctl_policy_valid{policy=\"other\"} 0\n"), "{metrics}");
     assert_eq!(told(), 3);
+}
+
+#[test]
+fn a_trouble_that_lasts_is_told_once_and_again_when_it_comes_again() {
+    let story = Story::new();
+    let (service, folder) = (Service::new(FINE), story.place.folder.path().to_owned());
+    story.site(&json!([service.sink(&folder, &json!({}))]));
+    story.place.step();
+    let told = || service.asked().len();
+    assert_eq!(told(), 1);
+    // The same policy in another folder would take over the state of this one.
+    let moved = story.place.path("moved");
+    fs::create_dir(&moved).unwrap();
+    for file in ["names.json", "site.json"] {
+        fs::copy(story.place.path("policies").join(file), moved.join(file)).unwrap();
+    }
+    let moved = moved.display().to_string();
+    for times in 2..=3 {
+        for _ in 0..3 {
+            let ran = story.place.run(&["step", "--now", "--json", "--policy-dir", &moved]);
+            let outcome = ran.report()["outcome"].as_str().map(str::to_owned);
+            assert_eq!((ran.code, outcome.as_deref()), (1, Some("failed")), "{ran:?}");
+        }
+        assert_eq!(told(), times, "{:?}", service.asked());
+        assert_eq!(story.place.step().code, 0);
+        assert_eq!(told(), times, "that it is over is seen, and is no transition");
+    }
+    assert!(service.asked()[1].contains("belongs to"), "{:?}", service.asked());
 }
 
 #[test]

@@ -163,6 +163,13 @@ fn host_names_decide_the_same_and_what_was_tampered_with_does_not() {
     assert_eq!(replayed.differences, ["to: recorded \"NATIVE\", decided now \"FALLBACK\""]);
 
     let mut bundle: Value = serde_json::from_str(&text).unwrap();
+    let mut more = bundle["observation"][0].clone();
+    more["question"] = json!("another");
+    bundle["observation"].as_array_mut().unwrap().push(more);
+    let replayed = again::<Dns>(&policy, &bundle.to_string());
+    assert_eq!(replayed.differences, ["1 of what was seen is not asked for any more"]);
+
+    let mut bundle: Value = serde_json::from_str(&text).unwrap();
     bundle["observation"].as_array_mut().unwrap().clear();
     let replayed = again::<Dns>(&policy, &bundle.to_string());
     assert!(replayed.decided.is_none());

@@ -69,10 +69,11 @@ fn shown(places: &Places, now: Moment, is_published: bool) -> All {
         let found = match found {
             Ok(found) => found,
             Err(unusable) => {
-                if let Some((name, _)) = &unusable.policy {
-                    samples.push(validity(&Samples::named(name), false));
-                }
-                let Some(found) = last_good(&state_dir, &unusable) else { continue };
+                let Some(found) = last_good(&state_dir, &unusable) else {
+                    let named = unusable.policy.iter();
+                    samples.extend(named.map(|(name, _)| validity(&Samples::named(name), false)));
+                    continue;
+                };
                 found
             }
         };
