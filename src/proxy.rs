@@ -3,6 +3,10 @@
 //! **Invariant:** a `Proxy` listens on loopback, so that what is asked through it crosses no network
 //! before it does.
 
+mod shown;
+
+pub use shown::{Shown, Verdict};
+
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -2,45 +2,19 @@
 
 use crate::fake_core;
 use crate::fake_gost;
+use crate::ran;
 
 use fake_core::proxy::{FakeProxy, Way};
 use fake_gost::{FakeGost, Fault, Gost};
+use ran::{Run, went};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
 const SECRET: &str = "operator:hunter2";
 /// The same in base64.
 const BASIC: &str = "Basic b3BlcmF0b3I6aHVudGVyMg==";
-
-/// What a run of the program came to.
-#[derive(Debug)]
-struct Run {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl Run {
-    fn report(&self) -> Value {
-        serde_json::from_str(self.out.trim()).unwrap_or_else(|_| panic!("{self:?}"))
-    }
-
-    /// Exit code, where it stands, outcome, and the code of the last reason.
-    fn went(&self) -> (i32, String, String) {
-        let report = self.report();
-        let word = |key: &str| report[key].as_str().unwrap_or("-").to_owned();
-        let reasons = report["reasons"].as_array().unwrap();
-        let last = reasons.last().map_or("-", |reason| reason["code"].as_str().unwrap()).to_owned();
-        (self.code, format!("{} {}", word("to"), word("outcome")), last)
-    }
-}
-
-fn went(code: i32, what: &str, why: &str) -> (i32, String, String) {
-    (code, what.to_owned(), why.to_owned())
-}
 
 const PREFERRED: &str = "entry PREFERRED, exit PREFERRED steady";
 
@@ -130,22 +104,7 @@ impl Bench {
     }
 
     fn run(&self, args: &[&str]) -> Run {
-        let output = Command::new(env!("CARGO_BIN_EXE_egressctl"))
-            .env_clear()
-            .arg("--policy-dir")
-            .arg(self.folder.path().join("policies"))
-            .arg("--state-dir")
-            .arg(self.folder.path().join("state"))
-            .args(args)
-            .output()
-            .unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let run = Run {
-            code: output.status.code().unwrap(),
-            out: text(&output.stdout),
-            err: text(&output.stderr),
-        };
-        assert!(!run.err.contains("panicked"), "{run:?}");
+        let run = Run::here(self.folder.path(), args);
         for told in [&run.out, &run.err] {
             assert!(!told.contains("hunter2") && !told.contains("b3BlcmF0b3I6"), "{told}");
         }
@@ -153,7 +112,7 @@ impl Bench {
     }
 
     fn step(&self) -> (i32, String, String) {
-        self.run(&["step", "path", "--json"]).went()
+        self.run(&["step", "path", "--json"]).stands()
     }
 
     fn firsts(&self) -> [String; 2] {
@@ -265,7 +224,7 @@ fn what_would_let_a_client_out_directly_is_refused_and_nothing_is_written() {
         bench.dies(&["b1"]);
         change(&mut bench.gost.gost());
         let run = bench.run(&["step", "path", "--json"]);
-        let (code, _, reason) = run.went();
+        let (code, _, reason) = run.stands();
         assert_eq!((code, reason.as_str()), (1, "core-unusable"), "{run:?}");
         assert!(run.out.contains(told), "{told}: {run:?}");
         assert_eq!(bench.writes(), [""; 0]);

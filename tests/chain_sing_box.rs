@@ -4,63 +4,17 @@
 //! **Invariant:** a node of the second hop is reached by a node of the first and no other way, and the
 //! test counts who reached it.
 
+use crate::measure::{MEASURED_BY, Program, free_port, head, measuring_server};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// What sing-box measures by in place of a page over http.
-const MEASURED_BY: &str = "www.gstatic.com";
 const NODES: [&str; 4] = ["a1", "a2", "b1", "b2"];
-
-/// The certificate that the core trusts, and the server that holds it: `HEAD` is answered with 204.
-const SERVER: &str = r#"
-import http.server, ssl, subprocess, sys
-folder = sys.argv[1]
-subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test",
-    "-addext", "subjectAltName=DNS:www.gstatic.com", "-keyout", folder + "/key.pem", "-out", folder + "/cert.pem"],
-    check=True, stderr=subprocess.DEVNULL)
-class Page(http.server.BaseHTTPRequestHandler):
-    def do_HEAD(self):
-        self.send_response(204)
-        self.end_headers()
-    do_GET = do_HEAD
-    def log_message(self, *words): pass
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
-context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-context.load_cert_chain(folder + "/cert.pem", folder + "/key.pem")
-server.socket = context.wrap_socket(server.socket, server_side=True)
-print(server.server_address[1], flush=True)
-server.serve_forever()
-"#;
-
-/// A program that ends with the test.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _gone = self.0.kill();
-        let _status = self.0.wait();
-    }
-}
-
-fn measuring_server(folder: &TempDir) -> (Program, u16) {
-    let mut command = Command::new("python3");
-    command.args(["-c", SERVER]).arg(folder.path()).stdout(Stdio::piped());
-    let mut child = command.spawn().expect("python3 is there: tests/run installs it");
-    let mut line = String::new();
-    let mut byte = [0];
-    let mut out = child.stdout.take().unwrap();
-    while !line.ends_with('\n') {
-        out.read_exact(&mut byte).expect("the server says its port");
-        line.push(char::from(byte[0]));
-    }
-    (Program(child), line.trim().parse().unwrap())
-}
 
 /// How a node behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,20 +85,6 @@ fn carry(
     });
     let _ended = std::io::copy(&mut stream, &mut server);
     server.shutdown(Shutdown::Write)
-}
-
-fn head(stream: &mut TcpStream) -> std::io::Result<String> {
-    let mut text = Vec::new();
-    let mut byte = [0];
-    while !text.ends_with(b"\r\n\r\n") {
-        stream.read_exact(&mut byte)?;
-        text.push(byte[0]);
-    }
-    Ok(String::from_utf8_lossy(&text).into_owned())
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
 /// A sing-box with two hops of two nodes each, and a chain of it.

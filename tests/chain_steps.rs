@@ -1,43 +1,17 @@
 //! The program with a policy of kind chain, against a core that behaves as told.
 
 use crate::fake_core;
+use crate::ran;
 
 use fake_core::proxy::{FakeProxy, Way};
 use fake_core::{Core, FakeCore, Fault};
+use ran::{Run, went};
 use serde_json::{Value, json};
-use std::process::Command;
 use tempfile::TempDir;
 
 const ENTRY: &str = "entry 🌍/1";
 const EXIT: &str = "exit";
 const NODES: [&str; 4] = ["a/1", "a 2", "b1", "b2"];
-
-/// What a run of the program came to.
-#[derive(Debug)]
-struct Run {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl Run {
-    fn report(&self) -> Value {
-        serde_json::from_str(self.out.trim()).unwrap_or_else(|_| panic!("{self:?}"))
-    }
-
-    /// Exit code, where it stands, outcome, and the code of the last reason.
-    fn went(&self) -> (i32, String, String) {
-        let report = self.report();
-        let word = |key: &str| report[key].as_str().unwrap_or("-").to_owned();
-        let reasons = report["reasons"].as_array().unwrap();
-        let last = reasons.last().map_or("-", |reason| reason["code"].as_str().unwrap()).to_owned();
-        (self.code, format!("{} {}", word("to"), word("outcome")), last)
-    }
-}
-
-fn went(code: i32, what: &str, why: &str) -> (i32, String, String) {
-    (code, what.to_owned(), why.to_owned())
-}
 
 /// A policy on loopback without waits, whose core a test has in hand.
 struct Bench {
@@ -83,27 +57,11 @@ impl Bench {
     }
 
     fn run(&self, args: &[&str]) -> Run {
-        let output = Command::new(env!("CARGO_BIN_EXE_egressctl"))
-            .env_clear()
-            .arg("--policy-dir")
-            .arg(self.folder.path().join("policies"))
-            .arg("--state-dir")
-            .arg(self.folder.path().join("state"))
-            .args(args)
-            .output()
-            .unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let run = Run {
-            code: output.status.code().unwrap(),
-            out: text(&output.stdout),
-            err: text(&output.stderr),
-        };
-        assert!(!run.err.contains("panicked"), "{run:?}");
-        run
+        Run::here(self.folder.path(), args)
     }
 
     fn step(&self) -> (i32, String, String) {
-        self.run(&["step", "path", "--json"]).went()
+        self.run(&["step", "path", "--json"]).stands()
     }
 
     fn status(&self) -> (i32, Value) {
@@ -287,7 +245,7 @@ fn what_the_core_lacks_is_told_and_nothing_is_written() {
         bench.dies(&["b1"]);
         change(&mut bench.core.core());
         let run = bench.run(&["step", "path", "--json"]);
-        let (code, _, reason) = run.went();
+        let (code, _, reason) = run.stands();
         assert_eq!((code, reason.as_str()), (1, "core-unusable"), "{run:?}");
         assert!(run.out.contains(told), "{told}: {run:?}");
         assert!(bench.selections().is_empty());

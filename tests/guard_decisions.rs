@@ -2,9 +2,9 @@
 
 use crate::guard_world;
 
-use egressctl::guard::state::Verdict;
 use egressctl::observation::{Asker, CoreFault, Outline, Question, Way};
 use egressctl::policy::GuardPolicy;
+use egressctl::proxy::Verdict;
 use guard_world::{AUTO, FAST, PICK, Play, SLOW, Step, Write, outline, policy, seeking};
 use serde_json::json;
 use std::fmt::Write as _;

@@ -5,9 +5,10 @@ use crate::guard_world;
 
 use edges::Transitions;
 use egressctl::guard::Guard;
-use egressctl::guard::state::{GuardState, Mode, Verdict, Wait};
+use egressctl::guard::state::{GuardState, Mode, Wait};
 use egressctl::machine::Settled;
 use egressctl::policy::GuardPolicy;
+use egressctl::proxy::Verdict;
 use guard_world::{AUTO, FAST, PICK, Play, SLOW, SLOWEST, Write, policy};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,9 +1,11 @@
 //! The program with a policy of kind guard, against a core and a proxy that behave as told.
 
 use crate::fake_core;
+use crate::ran;
 
 use fake_core::proxy::{FakeProxy, Way};
 use fake_core::{Core, FakeCore, Fault};
+use ran::{Run, went};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -16,33 +18,6 @@ const AUTO: &str = "auto";
 const PICK: &str = "de/1";
 const FAST: &str = "fi 1";
 const SLOW: &str = "us1";
-
-/// What a run of the program came to.
-#[derive(Debug)]
-struct Run {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl Run {
-    fn report(&self) -> Value {
-        serde_json::from_str(self.out.trim()).unwrap_or_else(|_| panic!("{self:?}"))
-    }
-
-    /// Exit code, from, to, outcome, and the code of the last reason.
-    fn went(&self) -> (i32, String, String) {
-        let report = self.report();
-        let word = |key: &str| report[key].as_str().unwrap_or("-").to_owned();
-        let reasons = report["reasons"].as_array().unwrap();
-        let last = reasons.last().map_or("-", |reason| reason["code"].as_str().unwrap()).to_owned();
-        (self.code, format!("{} -> {} {}", word("from"), word("to"), word("outcome")), last)
-    }
-}
-
-fn went(code: i32, what: &str, why: &str) -> (i32, String, String) {
-    (code, what.to_owned(), why.to_owned())
-}
 
 /// The secret of a core whose files are found.
 const SECRET: &str = "hush-0815-hush";
@@ -142,7 +117,7 @@ impl Bench {
     }
 
     fn run(&self, args: &[&str]) -> Run {
-        let mut command = match &self.user {
+        let command = match &self.user {
             None => Command::new(env!("CARGO_BIN_EXE_egressctl")),
             Some(program) => {
                 let mut command = Command::new("/usr/bin/setpriv");
@@ -152,23 +127,7 @@ impl Bench {
                 command
             }
         };
-        let output = command
-            .env_clear()
-            .arg("--policy-dir")
-            .arg(self.folder.path().join("policies"))
-            .arg("--state-dir")
-            .arg(self.folder.path().join("state"))
-            .args(args)
-            .output()
-            .unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let run = Run {
-            code: output.status.code().unwrap(),
-            out: text(&output.stdout),
-            err: text(&output.stderr),
-        };
-        assert!(!run.err.contains("panicked"), "{run:?}");
-        run
+        Run::of(command, self.folder.path(), args)
     }
 
     fn step(&self) -> (i32, String, String) {

@@ -24,10 +24,14 @@ mod fake_core;
 mod fake_gost;
 mod guard_world;
 mod host_hands_space;
+#[path = "real_core/measure.rs"]
+mod measure;
 #[path = "fuzz/mutate.rs"]
 mod mutate;
 mod page_world;
 mod provider_server;
+#[path = "fakes/ran.rs"]
+mod ran;
 mod selector_world;
 #[path = "trial/states.rs"]
 mod states;

@@ -1,11 +1,12 @@
 //! A selector's steps by the real binary, against a core that misbehaves as told.
 
 use crate::fake_core;
+use crate::ran;
 
 use fake_core::proxy::{FakeProxy, Way};
 use fake_core::{Core, FakeCore, Fault};
+use ran::Run;
 use serde_json::{Value, json};
-use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -13,33 +14,6 @@ const GROUP: &str = "out 🌍/all";
 const PRIMARY: &str = "fast/one";
 const RESERVE: &str = "slow two";
 const THIRD: &str = "third";
-
-/// How a run ended.
-#[derive(Debug)]
-struct Run {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl Run {
-    fn report(&self) -> Value {
-        serde_json::from_str(self.out.trim()).unwrap_or_else(|_| panic!("{self:?}"))
-    }
-
-    /// Code, from, to and outcome.
-    fn went(&self) -> (i32, String, String, String) {
-        let report = self.report();
-        let word = |key: &str| report[key].as_str().unwrap_or("-").to_owned();
-        (self.code, word("from"), word("to"), word("outcome"))
-    }
-
-    fn codes(&self) -> Vec<String> {
-        let report = self.report();
-        let reasons = report["reasons"].as_array().unwrap();
-        reasons.iter().map(|reason| reason["code"].as_str().unwrap().to_owned()).collect()
-    }
-}
 
 fn went(code: i32, from: &str, to: &str, outcome: &str) -> (i32, String, String, String) {
     (code, from.to_owned(), to.to_owned(), outcome.to_owned())
@@ -78,23 +52,7 @@ impl Bench {
     }
 
     fn run(&self, args: &[&str]) -> Run {
-        let output = Command::new(env!("CARGO_BIN_EXE_egressctl"))
-            .env_clear()
-            .arg("--policy-dir")
-            .arg(self.folder.path().join("policies"))
-            .arg("--state-dir")
-            .arg(self.folder.path().join("state"))
-            .args(args)
-            .output()
-            .unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let run = Run {
-            code: output.status.code().unwrap(),
-            out: text(&output.stdout),
-            err: text(&output.stderr),
-        };
-        assert!(!run.err.contains("panicked"), "{run:?}");
-        run
+        Run::here(self.folder.path(), args)
     }
 
     fn step(&self) -> Run {
@@ -118,11 +76,11 @@ impl Bench {
 
     /// On the reserve, the primary failing.
     fn fails_over(&self) {
-        assert_eq!(self.step().went(), went(0, "-", "ON_PRIMARY", "steady"));
+        assert_eq!(self.step().way(), went(0, "-", "ON_PRIMARY", "steady"));
         self.primary.answers(Way::Portal);
-        assert_eq!(self.step().went(), went(0, "ON_PRIMARY", "PRIMARY_FAILING", "steady"));
+        assert_eq!(self.step().way(), went(0, "ON_PRIMARY", "PRIMARY_FAILING", "steady"));
         let run = self.step();
-        assert_eq!(run.went(), went(0, "PRIMARY_FAILING", "ON_RESERVE", "applied"), "{run:?}");
+        assert_eq!(run.way(), went(0, "PRIMARY_FAILING", "ON_RESERVE", "applied"), "{run:?}");
         assert_eq!(self.selected(), RESERVE);
     }
 }
@@ -142,8 +100,8 @@ fn new_connections_move_to_the_reserve_and_back_and_status_and_history_tell_it()
     let schema = bench.run(&["schema", "status"]).report();
     assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&status), "{status}");
     bench.primary.answers(Way::Well);
-    assert_eq!(bench.step().went(), went(0, "ON_RESERVE", "PRIMARY_RECOVERING", "steady"));
-    assert_eq!(bench.step().went(), went(0, "PRIMARY_RECOVERING", "ON_PRIMARY", "applied"));
+    assert_eq!(bench.step().way(), went(0, "ON_RESERVE", "PRIMARY_RECOVERING", "steady"));
+    assert_eq!(bench.step().way(), went(0, "PRIMARY_RECOVERING", "ON_PRIMARY", "applied"));
     assert_eq!((bench.selected().as_str(), bench.selections()), (PRIMARY, 2));
     assert_eq!(bench.step().codes(), ["all-well"]);
     assert_eq!(bench.status().0, 0);
@@ -193,12 +151,12 @@ fn a_refused_selection_is_told_and_changes_nothing() {
         for _ in 0..2 {
             let run = bench.step();
             let failing = went(3, "PRIMARY_FAILING", "PRIMARY_FAILING", "rolled-back");
-            assert_eq!(run.went(), failing, "{fault:?}: {run:?}");
+            assert_eq!(run.way(), failing, "{fault:?}: {run:?}");
             assert_eq!(run.codes(), ["refused"], "{fault:?}");
         }
         assert_eq!(bench.selected(), PRIMARY, "{fault:?}");
         bench.core.core().fault = None;
-        assert_eq!(bench.step().went(), went(0, "PRIMARY_FAILING", "ON_RESERVE", "applied"));
+        assert_eq!(bench.step().way(), went(0, "PRIMARY_FAILING", "ON_RESERVE", "applied"));
     }
 }
 
@@ -210,7 +168,7 @@ fn a_third_choice_that_comes_between_is_a_persons() {
     bench.step();
     bench.core.core().fault = Some(Fault::SelectsInstead(THIRD));
     let run = bench.step();
-    assert_eq!(run.went().2, "ON_RESERVE", "{run:?}");
+    assert_eq!(run.way().2, "ON_RESERVE", "{run:?}");
     assert_eq!(run.codes(), ["persons-choice"]);
     bench.core.core().fault = None;
     let (_, status) = bench.status();
@@ -232,15 +190,15 @@ fn a_core_that_dies_at_the_selection_leaves_a_journal_that_the_next_run_takes_ba
     bench.step();
     bench.core.core().fault = Some(Fault::DiesAtSelections);
     let run = bench.step();
-    assert_eq!((run.code, run.went().3.as_str()), (4, "failed"), "{run:?}");
+    assert_eq!((run.code, run.way().3.as_str()), (4, "failed"), "{run:?}");
     bench.core.down();
     assert_eq!(bench.step().code, 4);
     bench.core.core().fault = None;
     bench.core.up();
     assert_eq!(bench.selected(), RESERVE);
-    assert_eq!(bench.step().went().3, "recovered");
+    assert_eq!(bench.step().way().3, "recovered");
     assert_eq!(bench.selected(), PRIMARY);
-    assert_eq!(bench.step().went(), went(0, "PRIMARY_FAILING", "ON_RESERVE", "applied"));
+    assert_eq!(bench.step().way(), went(0, "PRIMARY_FAILING", "ON_RESERVE", "applied"));
 }
 
 /// Case C53.
@@ -252,7 +210,7 @@ fn a_core_that_is_down_or_restarts_is_waited_for_and_its_lost_choice_is_made_aga
     for _ in 0..2 {
         let run = bench.step();
         assert_eq!(
-            (run.went(), run.codes()),
+            (run.way(), run.codes()),
             (went(0, "ON_RESERVE", "ON_RESERVE", "steady"), vec!["core-down".to_owned()])
         );
     }
@@ -260,7 +218,7 @@ fn a_core_that_is_down_or_restarts_is_waited_for_and_its_lost_choice_is_made_aga
     bench.core.core().restart();
     bench.core.up();
     let run = bench.step();
-    assert_eq!(run.went(), went(0, "ON_RESERVE", "ON_RESERVE", "applied"), "{run:?}");
+    assert_eq!(run.way(), went(0, "ON_RESERVE", "ON_RESERVE", "applied"), "{run:?}");
     assert_eq!(run.codes()[0], "choice-lost");
     assert_eq!((bench.selected().as_str(), bench.selections()), (RESERVE, 2));
     bench.step();
@@ -274,7 +232,7 @@ fn a_choice_that_is_not_ours_stops_automation_until_resume() {
     bench.core.core().select(GROUP, RESERVE);
     let run = bench.step();
     assert_eq!(
-        (run.went(), run.codes()),
+        (run.way(), run.codes()),
         (went(0, "ON_PRIMARY", "ON_RESERVE", "steady"), vec!["persons-choice".to_owned()])
     );
     for _ in 0..4 {
@@ -283,7 +241,7 @@ fn a_choice_that_is_not_ours_stops_automation_until_resume() {
     assert_eq!((bench.selected().as_str(), bench.selections()), (RESERVE, 0));
     assert_eq!(bench.run(&["resume", "home"]).code, 0);
     bench.step();
-    assert_eq!(bench.step().went(), went(0, "PRIMARY_RECOVERING", "ON_PRIMARY", "applied"));
+    assert_eq!(bench.step().way(), went(0, "PRIMARY_RECOVERING", "ON_PRIMARY", "applied"));
 }
 
 #[test]
@@ -337,7 +295,7 @@ fn what_the_core_lacks_is_told_and_nothing_is_written() {
         bench.step();
         change(&mut bench.core.core());
         let run = bench.step();
-        assert_eq!(run.went(), went(1, "PRIMARY_FAILING", "PRIMARY_FAILING", "failed"), "{run:?}");
+        assert_eq!(run.way(), went(1, "PRIMARY_FAILING", "PRIMARY_FAILING", "failed"), "{run:?}");
         assert_eq!(run.codes(), ["core-unusable"]);
         assert!(run.out.contains(told), "{told}: {run:?}");
         assert_eq!(bench.selections(), 0);
@@ -352,7 +310,7 @@ fn a_diagnostic_proxy_that_refuses_says_nothing_of_its_channel() {
     for _ in 0..3 {
         let run = bench.step();
         assert_eq!(
-            (run.went().2.as_str(), run.codes()),
+            (run.way().2.as_str(), run.codes()),
             ("ON_PRIMARY", vec!["undetermined".to_owned()])
         );
     }
@@ -396,7 +354,7 @@ fn a_switch_waits_while_something_is_received_and_no_longer_than_it_may() {
         // A burst whose connection is gone before anybody looks.
         bench.core.core().received += 10_000_000;
         let run = bench.step();
-        if run.went().2 == "ON_RESERVE" {
+        if run.way().2 == "ON_RESERVE" {
             break;
         }
         assert_eq!(run.codes(), ["traffic-guard"]);
@@ -413,7 +371,7 @@ fn a_switch_waits_while_something_is_received_and_no_longer_than_it_may() {
     }
     let mut received = 0;
     let begun = Instant::now();
-    while bench.step().went().2 != "ON_PRIMARY" {
+    while bench.step().way().2 != "ON_PRIMARY" {
         received += 10_000_000;
         bench.core.core().received += 10_000_000;
         bench.core.core().flow("old", &[PRIMARY, GROUP], received);

@@ -4,7 +4,7 @@
 //! asked again once before it counts.
 
 use super::Chain;
-use super::state::{ChainState, Verdict};
+use super::state::ChainState;
 use super::tunnels::{self, Tunnels, key};
 use super::under_way::Seats;
 use super::{lanes, sight};
@@ -17,6 +17,7 @@ use crate::policy::ChainPolicy;
 use crate::policy::chain::{ClashDriver, Driver, GostDriver, Node, Strategy, WireguardDriver};
 use crate::policy::pool::Tool;
 use crate::pool::ask::HANDSHAKE_MS;
+use crate::proxy::Verdict;
 use crate::url::Target;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};

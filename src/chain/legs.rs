@@ -6,7 +6,7 @@
 //! **Invariant:** a hop is blamed only if its leg fails while what is before it passes, and nobody is
 //! while the whole path passes.
 
-use super::state::{Shown, Verdict};
+use crate::proxy::{Shown, Verdict};
 
 /// What the legs and the whole path showed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

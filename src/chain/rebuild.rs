@@ -5,10 +5,11 @@
 
 use super::legs::{Break, Legs};
 use super::name::NodeName;
-use super::state::{ChainState, HopState, Verdict};
+use super::state::{ChainState, HopState};
 use super::under_way::Seats;
 use crate::policy::ChainPolicy;
 use crate::policy::chain::{AllFailed, Hop};
+use crate::proxy::Verdict;
 use crate::time::Moment;
 use std::collections::{BTreeSet, VecDeque};
 

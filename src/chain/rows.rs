@@ -7,10 +7,11 @@ use super::legs::Legs;
 use super::marks::Fault;
 use super::name::NodeName;
 use super::reason::Reason;
-use super::state::{Better, ChainState, HopState, Mode, Verdict};
+use super::state::{Better, ChainState, HopState, Mode};
 use super::under_way::{Change, Purpose};
 use crate::policy::ChainPolicy;
 use crate::policy::chain::{Hop, Node, Params, Strategy};
+use crate::proxy::Verdict;
 use crate::time::Moment;
 use std::time::Duration;
 
@@ -248,7 +249,7 @@ impl Row<'_> {
             return None;
         }
         let has_leg = preferred.egress && self.has_legs;
-        let fresh = |shown: &&super::state::Shown| shown.at >= *self.now;
+        let fresh = |shown: &&crate::proxy::Shown| shown.at >= *self.now;
         let shown = hop.shown.get(&node).filter(fresh).filter(|_| has_leg);
         let (verdict, why) = match shown {
             Some(shown) => (shown.verdict, shown.why.clone()),

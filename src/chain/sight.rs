@@ -5,7 +5,7 @@
 use super::ask;
 use super::legs::Legs;
 use super::name::{HopName, NodeName};
-use super::state::{ChainState, Shown, Verdict};
+use super::state::ChainState;
 use super::tunnels::{self, key};
 use super::under_way::Seats;
 use crate::names::Interface;
@@ -17,6 +17,7 @@ use crate::outcome::harmless;
 use crate::policy::ChainPolicy;
 use crate::policy::chain::{Hop, WireguardDriver};
 use crate::policy::pool::Require;
+use crate::proxy::{Shown, Verdict};
 
 /// What a member showed, as last asked. `None`: it was not.
 pub(super) fn member(policy: &ChainPolicy, seen: &Observation, member: &str) -> Option<Shown> {

@@ -9,6 +9,7 @@ use super::tunnels::Tunnels;
 use super::under_way::{Seats, UnderWay};
 use crate::clash::choice::Confirmed;
 use crate::policy::chain::{self as policy, Strategy};
+use crate::proxy::Shown;
 use crate::time::Moment;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,31 +59,6 @@ impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
-}
-
-/// What a request showed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// It passed.
-    Passed,
-    /// It did not.
-    Failed,
-    /// It could not be made.
-    Unknown,
-}
-
-/// What a request showed, and when.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Shown {
-    /// Whether it passed.
-    pub verdict: Verdict,
-    /// Why not, for people.
-    pub why: String,
-    /// How long the fastest good answer took, in milliseconds.
-    pub latency_ms: Option<u64>,
-    /// When.
-    pub at: Moment,
 }
 
 /// A node that was measured faster than the one that carries.

@@ -10,12 +10,13 @@ mod text;
 
 use super::Chain;
 use super::name::{HopName, NodeName};
-use super::state::{ChainState, HopState, Mode, PauseWhy, Shown, Verdict};
+use super::state::{ChainState, HopState, Mode, PauseWhy};
 use crate::machine::Machine as _;
 use crate::names::PolicyName;
 use crate::outcome::Ending;
 use crate::policy::ChainPolicy;
 use crate::policy::chain::{self as policy};
+use crate::proxy::{Shown, Verdict};
 use crate::record::Record;
 use crate::status::{Head, Next, Standing, is_stale};
 use crate::time::Moment;

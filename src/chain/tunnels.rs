@@ -4,7 +4,7 @@
 //! in another hop already.
 
 use super::name::{HopName, NodeName};
-use super::state::{ChainState, Mode, Verdict};
+use super::state::{ChainState, Mode};
 use super::under_way::Seats;
 use crate::kernel::ConfigRef;
 use crate::observation::{KernelReading, TunnelsReading};
@@ -13,6 +13,7 @@ use crate::policy::chain::{Driver, WireguardDriver};
 use crate::pool::candidate::Candidate;
 use crate::pool::state::Surroundings;
 use crate::pool::surroundings::surroundings;
+use crate::proxy::Verdict;
 use crate::time::Moment;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,9 +3,10 @@
 //! **Invariant:** a wish that names no hop or no node of it is refused before anything is done.
 
 use super::name::HopName;
-use super::state::{ChainState, HopPause, PauseWhy, Verdict, Wish};
+use super::state::{ChainState, HopPause, PauseWhy, Wish};
 use crate::machine::PartWish;
 use crate::policy::ChainPolicy;
+use crate::proxy::Verdict;
 use crate::time::Moment;
 
 /// Takes a `switch HOP=NODE`.

@@ -5,7 +5,7 @@
 use super::{Code, Finding, Needs, Probe, ProbeResult, forward, pool};
 use crate::chain::ChainState;
 use crate::chain::legs::{Break, Legs};
-use crate::chain::state::{HopState, Shown, Verdict};
+use crate::chain::state::HopState;
 use crate::chain::tunnels::key;
 use crate::check::machine::Machine;
 use crate::names::PolicyName;
@@ -13,6 +13,7 @@ use crate::observation::{Observation, TrialResult};
 use crate::outcome::harmless;
 use crate::policy::ChainPolicy;
 use crate::policy::chain::{Driver, Hop, Node};
+use crate::proxy::{Shown, Verdict};
 
 /// What was collected of it.
 #[derive(Clone, Copy)]

@@ -6,12 +6,13 @@
 
 use super::place::{Case, Place};
 use super::reason::Reason;
-use super::state::{GuardState, List, Mode, Shown, Verdict};
+use super::state::{GuardState, List, Mode};
 use super::turn::{Intent, Purpose, Turn, turn};
 use super::{Guard, ask, sight};
 use crate::clash::choice::Confirmed;
 use crate::machine::{Carried, Decision, Future, Machine as _, Proof, Settled, Subject};
 use crate::observation::Question;
+use crate::proxy::{Shown, Verdict};
 use crate::setting::{Edit, Setting, Value, Written};
 use crate::time::Moment;
 use std::collections::BTreeMap;

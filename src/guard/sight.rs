@@ -6,13 +6,13 @@
 use super::ask::{self, Look};
 use super::place::Place;
 use super::reason::Reason;
-use super::state::{Shown, Verdict};
 use crate::observation::{
     Asker, CoreFault, CoreSeen, Delay, Group, GroupFault, Observation, PageReading, Pages,
     PagesReading,
 };
 use crate::outcome::harmless;
 use crate::policy::GuardPolicy;
+use crate::proxy::{Shown, Verdict};
 use std::collections::BTreeSet;
 
 /// A core that answers and has the policy's groups.

@@ -6,6 +6,7 @@
 use crate::clash::choice::Confirmed;
 use crate::observation::Delay;
 use crate::policy::guard::Params;
+use crate::proxy::Shown;
 use crate::time::Moment;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -49,31 +50,6 @@ impl Mode {
             Self::Temporary | Self::Observing | Self::Manual => false,
         }
     }
-}
-
-/// What a round of requests showed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// It passed.
-    Passed,
-    /// It did not.
-    Failed,
-    /// It could not be told.
-    Unknown,
-}
-
-/// What a request through the selected member showed.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Shown {
-    /// Whether it passed.
-    pub verdict: Verdict,
-    /// Why.
-    pub why: String,
-    /// How long the fastest good answer took.
-    pub latency_ms: Option<u64>,
-    /// When.
-    pub at: Moment,
 }
 
 /// What the core said of a member.

@@ -8,12 +8,13 @@ mod shown;
 mod text;
 
 use super::Guard;
-use super::state::{GuardState, Mode, Verdict};
+use super::state::{GuardState, Mode};
 use crate::machine::Machine as _;
 use crate::names::PolicyName;
 use crate::observation::Delay;
 use crate::outcome::Ending;
 use crate::policy::GuardPolicy;
+use crate::proxy::Verdict;
 use crate::record::Record;
 use crate::status::{Head, Next, Standing, is_stale};
 use crate::time::Moment;

@@ -89,6 +89,16 @@ pub struct Six {
 /// What is on every link and leads nowhere else: link-local addresses (RFC 4291, 2.5.6) and groups.
 const NEAR6: [&str; 2] = ["fe80::/10", "ff00::/8"];
 
+/// The part of a placement that is on this mark.
+fn placed_on<Net: Copy + Ord>(mark: Mark, all: &BTreeMap<Net, Mark>) -> BTreeMap<Net, Mark> {
+    all.iter().filter(|(_, on)| **on == mark).map(|(net, on)| (*net, *on)).collect()
+}
+
+/// The same of users, who are on None otherwise.
+fn users_on(mark: Mark, all: &BTreeMap<u32, Option<Mark>>) -> BTreeMap<u32, Option<Mark>> {
+    all.iter().map(|(uid, on)| (*uid, on.filter(|on| *on == mark))).collect()
+}
+
 impl Layout {
     /// What a client reaches over IPv6 without a slot.
     fn near6(&self) -> Vec<String> {
@@ -135,12 +145,7 @@ impl Layout {
             other_tunnels: BTreeSet::new(),
             other_addresses: BTreeSet::new(),
             inside: BTreeSet::new(),
-            placement: self
-                .placement
-                .iter()
-                .filter(|(_, mark)| **mark == direct)
-                .map(|(net, mark)| (*net, *mark))
-                .collect(),
+            placement: placed_on(direct, &self.placement),
             spread: self
                 .spread
                 .iter()
@@ -148,24 +153,11 @@ impl Layout {
                     (*net, marks.iter().map(|mark| mark.filter(|mark| *mark == direct)).collect())
                 })
                 .collect(),
-            users: self
-                .users
-                .iter()
-                .map(|(uid, mark)| (*uid, mark.filter(|mark| *mark == direct)))
-                .collect(),
+            users: users_on(direct, &self.users),
             six: self.six.as_ref().map(|six| Six {
                 clients: six.clients.clone(),
-                placement: six
-                    .placement
-                    .iter()
-                    .filter(|(_, mark)| **mark == direct)
-                    .map(|(net, mark)| (*net, *mark))
-                    .collect(),
-                users: six
-                    .users
-                    .iter()
-                    .map(|(uid, mark)| (*uid, mark.filter(|mark| *mark == direct)))
-                    .collect(),
+                placement: placed_on(direct, &six.placement),
+                users: users_on(direct, &six.users),
             }),
             keep_inbound: false,
             ..self.clone()

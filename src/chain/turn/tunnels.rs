@@ -6,13 +6,13 @@
 use super::{Step, Turn};
 use crate::chain::reason::Reason;
 use crate::chain::rebuild::Field;
-use crate::chain::state::{Shown, Verdict};
 use crate::chain::under_way::{Purpose, Seats};
 use crate::chain::{ask, lanes, rows, sight};
 use crate::kernel::World;
 use crate::observation::Question;
 use crate::plan::Check;
 use crate::policy::chain::{Hop, Node};
+use crate::proxy::{Shown, Verdict};
 
 /// What putting tunnels in place needs.
 #[derive(Default)]

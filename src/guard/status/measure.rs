@@ -4,8 +4,8 @@
 //! metrics, and what is not known has no sample.
 
 use super::GuardStatus;
-use crate::guard::state::Verdict;
 use crate::measure::{Family, Samples, Value};
+use crate::proxy::Verdict;
 
 impl GuardStatus {
     /// The guard's metrics.

@@ -3,8 +3,8 @@
 //! **Invariant:** an entry is made of the status and of nothing that passes with time alone.
 
 use super::{GuardStatus, MemberRow, shown};
-use crate::guard::state::Verdict;
 use crate::page::Health;
+use crate::proxy::Verdict;
 use crate::publish::{Failover, Published, Uptime};
 
 impl GuardStatus {

@@ -4,8 +4,9 @@
 //! of the member in use.
 
 use super::{GuardStatus, MemberRow};
-use crate::guard::state::{Mode, Verdict};
+use crate::guard::state::Mode;
 use crate::page::{Group, Health, Row, Shown};
+use crate::proxy::Verdict;
 
 impl GuardStatus {
     /// What the page shows.
