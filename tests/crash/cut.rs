@@ -2,19 +2,20 @@
 //!
 //! A run is traced once to learn which calls it makes; each of them is a place to end it, by a signal
 //! that nobody can catch, before the call does anything. What it wrote and did not sync is told from
-//! the trace of the run that was cut.
+//! the trace. Where nothing but files outlives a power cut, that trace tells of all of them, and the run
+//! is not played again for each.
 //!
 //! **Invariant:** a file that was never synced holds nothing after a power cut, and a name that was never
 //! synced is, or is not, what it was before: both are tried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The calls before which a run is cut: everything that writes, puts in place, makes durable or starts
 /// a program, and the wait for one, during which it goes on alone.
-const CALLS: [&str; 20] = [
+const CALLS: [&str; 19] = [
     "write",
-    "pwrite64",
     "writev",
     "ftruncate",
     "fsync",
@@ -36,7 +37,7 @@ const CALLS: [&str; 20] = [
 ];
 
 /// What is traced beside them.
-const MORE: [&str; 3] = ["openat", "close", "execve"];
+const MORE: [&str; 4] = ["openat", "close", "execve", "pwrite64"];
 
 /// What the power takes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,18 +74,26 @@ pub struct Cut {
 /// The words that trace a run into a file, and cut it.
 pub fn tracer(record: &Path, cut: Option<&Cut>) -> Vec<String> {
     let mut all: Vec<&str> = CALLS.to_vec();
-    let with_data = cut.is_some_and(|cut| cut.loss.of_power());
-    if with_data || cut.is_none() {
+    let with_data = cut.is_none_or(|cut| cut.loss.of_power());
+    if with_data {
         all.extend(MORE);
     }
     if let Some(cut) = cut.filter(|_| !with_data) {
         all = vec![cut.call];
     }
+    if cut.is_none() {
+        // The first call of a child that is about to become a program. Until this tracer sees one that
+        // it is told to look at, it stops a new child at each, and there are 130 more.
+        all.push("rt_sigprocmask");
+    }
     // A machine of another kind has not all of them.
     let traced: Vec<String> = all.iter().map(|call| format!("?{call}")).collect();
-    let mut words: Vec<String> =
-        ["/usr/bin/strace", "-f", "-b", "execve", "-qq", "-o"].map(str::to_owned).into();
+    let mut words: Vec<String> = ["/usr/bin/strace", "-f", "-qq", "-o"].map(str::to_owned).into();
     words.push(record.display().to_string());
+    // It sleeps while nothing happens that it is told to look at; but then it follows children, which
+    // make no call that is counted, and its signals do not arrive.
+    let how = if cut.is_none() { &["--seccomp-bpf"][..] } else { &["-b", "execve"] };
+    words.extend(how.iter().map(|word| (*word).to_owned()));
     words.extend(["-e".to_owned(), format!("trace={}", traced.join(","))]);
     if with_data {
         words.extend(["-xx", "-s", "16777216"].map(str::to_owned));
@@ -103,49 +112,69 @@ struct Called<'a> {
     pid: &'a str,
     name: &'a str,
     rest: String,
+    /// The lines at which it began and ended.
+    begun: usize,
+    ended: usize,
 }
 
 /// The calls of the program itself, in the order in which they ended; children's are left out.
 fn calls(trace: &str) -> Vec<Called<'_>> {
     let mut all = Vec::new();
-    let mut begun: BTreeMap<&str, (&str, String)> = BTreeMap::new();
+    let mut begun: BTreeMap<&str, (&str, String, usize)> = BTreeMap::new();
     let mut children = BTreeSet::new();
-    for line in trace.lines() {
+    for (at, line) in trace.lines().enumerate() {
         let Some((pid, rest)) = line.split_once(' ') else { continue };
         let rest = rest.trim_start();
         if let Some(resumed) = rest.strip_prefix("<... ") {
-            let Some((name, mut before)) = begun.remove(pid) else { continue };
+            let Some((name, mut before, since)) = begun.remove(pid) else { continue };
             before.push_str(resumed.split_once("resumed>").map_or("", |(_, after)| after));
-            all.push(Called { pid, name, rest: before });
+            all.push(Called { pid, name, rest: before, begun: since, ended: at });
             continue;
         }
         let Some((name, arguments)) = rest.split_once('(') else { continue };
         if name == "execve" && !all.is_empty() {
             children.insert(pid);
         }
-        match arguments.strip_suffix("<unfinished ...>") {
-            Some(half) => drop(begun.insert(pid, (name, half.to_owned()))),
-            None => all.push(Called { pid, name, rest: arguments.to_owned() }),
+        if let Some(half) = arguments.strip_suffix("<unfinished ...>") {
+            begun.insert(pid, (name, half.to_owned(), at));
+        } else {
+            let rest = arguments.to_owned();
+            all.push(Called { pid, name, rest, begun: at, ended: at });
         }
     }
-    all.extend(begun.into_iter().map(|(pid, (name, rest))| Called { pid, name, rest }));
+    let never = usize::MAX;
+    all.extend(begun.into_iter().map(|(pid, (name, rest, at))| Called {
+        pid,
+        name,
+        rest,
+        begun: at,
+        ended: never,
+    }));
     all.retain(|call| !children.contains(call.pid));
     all
 }
 
-/// All places at which a run that was traced whole can be cut, in the order of the calls.
-pub fn places(trace: &str) -> Vec<(&'static str, usize)> {
+/// All places at which a run that was traced whole can be cut, in the order of the calls, each with the
+/// line at which it begins.
+fn places_at(trace: &str) -> Vec<(&'static str, usize, usize)> {
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    let mut places = Vec::new();
-    for call in calls(trace) {
+    let mut places: Vec<(&'static str, usize, usize)> = Vec::new();
+    let mut all = calls(trace);
+    all.sort_by_key(|call| call.begun);
+    for call in all {
         let Some(known) = CALLS.iter().find(|known| **known == call.name) else { continue };
         let count = counts.entry((call.pid, known)).or_default();
         *count += 1;
-        if !places.contains(&(*known, *count)) {
-            places.push((*known, *count));
+        if !places.iter().any(|(name, nth, _)| name == known && nth == count) {
+            places.push((known, *count, call.begun));
         }
     }
     places
+}
+
+/// The same without the lines.
+pub fn places(trace: &str) -> Vec<(&'static str, usize)> {
+    places_at(trace).into_iter().map(|(call, nth, _)| (call, nth)).collect()
 }
 
 /// A file or a folder, by its number.
@@ -312,6 +341,21 @@ impl Disk {
         }
     }
 
+    /// The same, and whether all is there that has to be.
+    fn kept(&self, root: &Path, loss: Loss) -> Kept {
+        let there = self.left(root, loss);
+        let missing = self
+            .promised
+            .iter()
+            .find(|path| path.strip_prefix(root).is_ok_and(|below| !there.contains_key(below)));
+        match missing {
+            Some(path) => {
+                Err(format!("{} was put in place and synced, and is gone", path.display()))
+            }
+            None => Ok(there),
+        }
+    }
+
     /// What is there when the power is back.
     fn left(&self, root: &Path, loss: Loss) -> BTreeMap<PathBuf, Vec<u8>> {
         let names = match loss {
@@ -355,18 +399,40 @@ pub fn after_power_loss(
     before: &BTreeMap<PathBuf, Vec<u8>>,
     trace: &str,
     loss: Loss,
-) -> Result<BTreeMap<PathBuf, Vec<u8>>, String> {
+) -> Kept {
     let mut disk = Disk::of(root, before);
     for call in calls(trace) {
         disk.does(root, &call);
     }
-    let there = disk.left(root, loss);
-    let missing = disk
-        .promised
-        .iter()
-        .find(|path| path.strip_prefix(root).is_ok_and(|below| !there.contains_key(below)));
-    match missing {
-        Some(path) => Err(format!("{} was put in place and synced, and is gone", path.display())),
-        None => Ok(there),
+    disk.kept(root, loss)
+}
+
+/// What a power cut leaves of the files, or what it took that was promised to stay.
+pub type Kept = Result<BTreeMap<PathBuf, Vec<u8>>, String>;
+
+/// The same for each place at which a run that was traced whole could have been cut.
+pub fn after_each_power_loss(
+    root: &Path,
+    before: &BTreeMap<PathBuf, Vec<u8>>,
+    trace: &str,
+) -> BTreeMap<Cut, Arc<Kept>> {
+    let mut disk = Disk::of(root, before);
+    let mut places = places_at(trace);
+    places.sort_by_key(|(_, _, line)| *line);
+    let mut all = calls(trace).into_iter().peekable();
+    let mut last: [Option<Arc<Kept>>; 2] = [None, None];
+    let mut kept = BTreeMap::new();
+    for (call, nth, line) in places {
+        while let Some(done) = all.next_if(|done| done.ended < line) {
+            disk.does(root, &done);
+        }
+        for (loss, last) in [Loss::Nothing, Loss::Names].into_iter().zip(&mut last) {
+            let now = disk.kept(root, loss);
+            // Most calls change nothing of it.
+            let now = last.take().filter(|last| **last == now).unwrap_or_else(|| Arc::new(now));
+            *last = Some(Arc::clone(&now));
+            kept.insert(Cut { call, nth, loss }, now);
+        }
     }
+    kept
 }

@@ -1,4 +1,4 @@
-//! A gateway in a network namespace of its own, whose kernel is the file of `world`, and the web behind its devices.
+//! A gateway in a network namespace of its own, whose kernel is the value of `world`, and the web behind its devices.
 //!
 //! Every device that a policy may name is there for good, joined to the web by a pair of its own, so
 //! that requests can be bound to it. Whether it exists, and what is loaded in it, says the world: the
@@ -6,10 +6,11 @@
 //!
 //! **Invariant:** a scene is all that a run can find, so that a run from a scene put back goes as it went before.
 
+use crate::cut::{self, Cut, Kept};
 use crate::fake_core::proxy::{FakeProxy, Way};
 use crate::fake_core::{Core, FakeCore};
 use crate::space::{self, Ground, Space};
-use crate::world::{self, PLACE, PROGRAMS, World};
+use crate::world::{self, PLACE, PROGRAMS, Shared, World};
 use crate::{names, web};
 use egressctl::kernel::NftTable;
 use egressctl::simulate::packet::{Exit, Layers, new_flow};
@@ -19,7 +20,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Devices that exist for the sake of bound requests. The first is the uplink.
@@ -38,8 +40,8 @@ pub struct Scene {
     pub policy: String,
     pub files: BTreeMap<PathBuf, Vec<u8>>,
     pub world: World,
-    sysctls: BTreeMap<String, String>,
-    core: Core,
+    pub sysctls: BTreeMap<String, String>,
+    pub core: Core,
 }
 
 /// How a run ended.
@@ -63,6 +65,7 @@ pub struct Gateway {
     folder: PathBuf,
     gw: Space,
     web: Space,
+    kernel: Shared,
     core: FakeCore,
     proxies: BTreeMap<&'static str, FakeProxy>,
     _ground: Ground,
@@ -142,16 +145,18 @@ impl Gateway {
             fs::write(&path, &world::known(k).config).expect("a config can be written");
             fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("its mode");
         }
-        let me = std::env::current_exe().expect("this program is a file");
+        let program = folder.join("program");
+        world::make_program(&program);
         for name in PROGRAMS {
-            symlink(&me, folder.join("bin").join(name)).expect("a link");
+            symlink(&program, folder.join("bin").join(name)).expect("a link");
         }
+        let kernel = Shared::serve(&gw, World::bare());
         let core = gw.inside(|| FakeCore::start(first_core()));
         let mut proxies = BTreeMap::new();
         for name in ["primary", "reserve", "local", "uplink"] {
-            let (core, place) = (core.shared(), folder.join("world.json"));
+            let (core, kernel) = (core.shared(), kernel.clone());
             let decide = move |_| {
-                let failing = World::load(&place).failing;
+                let failing = kernel.world().failing.clone();
                 let selected = core.lock().expect("no thread panicked").now("select");
                 let leaf = if selected == "auto" { "a".to_owned() } else { selected };
                 let fails = failing.contains(name) || (name == "local" && failing.contains(&leaf));
@@ -159,10 +164,9 @@ impl Gateway {
             };
             proxies.insert(name, gw.inside(|| FakeProxy::deciding(decide)));
         }
-        let gateway = Self { folder, gw, web, core, proxies, _ground: ground };
-        gateway.set_world(&World::bare());
+        let gateway = Self { folder, gw, web, kernel, core, proxies, _ground: ground };
         gateway.forget_settings();
-        web::serve(&gateway.web, &gateway.world_file());
+        web::serve(&gateway.web, &gateway.kernel);
         gateway
     }
 
@@ -213,16 +217,12 @@ impl Gateway {
         self.folder.join("state").join(POLICY)
     }
 
-    pub fn world_file(&self) -> PathBuf {
-        self.folder.join("world.json")
-    }
-
     pub fn world(&self) -> World {
-        World::load(&self.world_file())
+        self.kernel.world().clone()
     }
 
     pub fn set_world(&self, world: &World) {
-        world.save(&self.world_file());
+        self.kernel.world().clone_from(world);
     }
 
     /// Writes the policy.
@@ -250,14 +250,34 @@ impl Gateway {
             .arg(self.folder.join("state"))
             .env_clear()
             .env("PATH", self.folder.join("bin"))
-            .env(PLACE, self.world_file())
+            .env(PLACE, self.kernel.at().to_string())
             .stdin(Stdio::null());
         command
     }
 
     /// Runs egressctl to its end, and waits for what it may have left running.
     pub fn traced(&self, tracer: &[String], args: &[&str]) -> Run {
-        let output = self.gw.inside(|| self.command(tracer, args).output().expect("it starts"));
+        self.ended(&self.gw.inside(|| self.command(tracer, args).output().expect("it starts")))
+    }
+
+    /// Runs egressctl until it is cut off, and waits for what it may have left running.
+    pub fn cut_off(&self, cut: &Cut, args: &[&str]) -> Run {
+        let no_data = !cut.loss.of_power();
+        #[cfg(target_arch = "x86_64")]
+        if no_data {
+            let command = self.command(&[], args);
+            return self.ended(&self.gw.inside(|| crate::tracer::cut_off(&command, cut)));
+        }
+        let record = self.record();
+        self.traced(&cut::tracer(&record, Some(cut)), args)
+    }
+
+    /// Where traces lie.
+    pub fn record(&self) -> PathBuf {
+        self.folder.join("trace")
+    }
+
+    fn ended(&self, output: &Output) -> Run {
         let killed = output.status.signal().is_some();
         if killed {
             let over = space::wait_until(Duration::from_secs(10), || self.gw.pids().is_empty());
@@ -364,6 +384,24 @@ impl Gateway {
             .iter()
             .map(|(path, bytes)| (path.clone(), text_of(bytes, |text| self.here(text))))
             .collect()
+    }
+
+    /// Files of this gateway as they are on any.
+    pub fn anywhere_each(&self, all: BTreeMap<Cut, Arc<Kept>>) -> BTreeMap<Cut, Arc<Kept>> {
+        let mut made: Vec<(Arc<Kept>, Arc<Kept>)> = Vec::new();
+        let mut anywhere = |kept: Arc<Kept>| {
+            if let Some((_, known)) = made.iter().find(|(from, _)| Arc::ptr_eq(from, &kept)) {
+                return Arc::clone(known);
+            }
+            let mut files = (*kept).clone();
+            for bytes in files.iter_mut().flat_map(BTreeMap::values_mut) {
+                *bytes = text_of(bytes, |text| self.anywhere(text));
+            }
+            let to = Arc::new(files);
+            made.push((kept, Arc::clone(&to)));
+            to
+        };
+        all.into_iter().map(|(cut, kept)| (cut, anywhere(kept))).collect()
     }
 
     /// Makes the state folder hold just these files.
@@ -586,7 +624,9 @@ fn leveled(text: &str, alive: &[usize]) -> String {
     let mut text = text.to_owned();
     for k in alive {
         for mark in &world::known(*k).marks {
-            text = text.replace(mark, "GOOD");
+            if text.contains(mark) {
+                text = text.replace(mark, "GOOD");
+            }
         }
     }
     text

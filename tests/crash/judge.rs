@@ -3,15 +3,18 @@
 //! **Invariant:** after at most two steps the machine is where a run without a cut would have brought it;
 //! until then no client leaves by the uplink who would not have otherwise, and nothing is forgotten.
 
-use crate::cut::{self, Cut, Loss};
+use crate::cut::{self, Cut, Kept, Loss};
 use crate::gateway::{Gateway, Picture, Run, Scene, exits};
+use crate::left::{Fingerprint, fingerprint};
 use crate::stories::Cuttable;
 use crate::world::{World, load_barrier};
 use egressctl::simulate::packet::{Exit, Layers};
+use egressctl::time::Moment;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// So much further a run without a cut is followed.
@@ -45,10 +48,37 @@ pub struct Known {
     /// Whether a run that died before had left something in flight.
     in_flight_before: bool,
     patience: usize,
+    /// What the power leaves of the files at each place, and when they were written; `None`: more than
+    /// files outlives it, so that the run is played for each cut.
+    left: Option<(BTreeMap<Cut, Arc<Kept>>, Moment)>,
+    /// What came of what a cut left, by its fingerprint and whether the power was gone.
+    judged: Mutex<BTreeMap<(Fingerprint, bool), Verdict>>,
+}
+
+/// What is wrong after a cut.
+type Verdict = Result<(), String>;
+
+/// How a cut was judged.
+pub struct Judgement {
+    /// What is wrong afterwards.
+    pub verdict: Verdict,
+    /// Whether another cut had left the same, and no step was made to see what comes of it.
+    pub is_known: bool,
+}
+
+fn clocks() -> Moment {
+    egressctl::host::clock::now().expect("there are clocks")
 }
 
 fn words(args: &[String]) -> Vec<&str> {
     args.iter().map(String::as_str).collect()
+}
+
+/// The power goes, and leaves these files.
+fn power_off(gateway: &Gateway, left: &Kept) -> Verdict {
+    gateway.put_files(left.as_ref().map_err(Clone::clone)?);
+    reboot(gateway);
+    Ok(())
 }
 
 /// The machine is started anew: the kernel is bare but for what closes the clients at boot.
@@ -94,14 +124,22 @@ impl Known {
                 }
             }
         };
-        let record = gateway.folder().join("trace");
         gateway.put_back(scene);
         let in_flight_before = gateway.picture().in_flight;
         allow(&scene.world);
-        let whole = gateway.traced(&cut::tracer(&record, None), &words(args));
+        let begun = clocks();
+        let whole = gateway.traced(&cut::tracer(&gateway.record(), None), &words(args));
         assert!(whole.code.is_some(), "{name}: {whole:?}");
         codes.borrow_mut().insert(whole.code);
-        let places = cut::places(&fs::read_to_string(&record).expect("there is a trace"));
+        let trace = fs::read_to_string(gateway.record()).expect("there is a trace");
+        let places = cut::places(&trace);
+        let outlives = ["core.invalid", "\"dns\""].iter().any(|word| scene.policy.contains(word));
+        let left = (!outlives).then(|| {
+            let before = gateway.placed(&scene.files);
+            let root = gateway.folder().join("state");
+            (cut::after_each_power_loss(&root, &before, &trace), begun)
+        });
+        let left = left.map(|(left, begun)| (gateway.anywhere_each(left), begun));
         let after = gateway.world();
         allow(&after);
         let mut kill = vec![gateway.picture()];
@@ -151,6 +189,8 @@ impl Known {
             codes: codes.into_inner(),
             in_flight_before,
             patience: *patience,
+            left,
+            judged: Mutex::default(),
         }
     }
 
@@ -185,31 +225,50 @@ impl Known {
         kills.chain(powers).chain(stops).collect()
     }
 
-    /// Cuts the scene once.
-    ///
-    /// # Errors
-    /// What is wrong afterwards.
-    pub fn cut(&self, gateway: &Gateway, cut: &Cut) -> Result<(), String> {
+    /// Cuts the scene once, and judges what is left and what steps make of it.
+    pub fn cut(&self, gateway: &Gateway, cut: &Cut) -> Judgement {
         gateway.put_back(&self.scene);
         let history = gateway.history();
-        let record = gateway.folder().join("trace");
+        let left =
+            self.left.as_ref().and_then(|(left, begun)| Some((left.get(cut)?, begun.clone())));
+        let (off, begun) = if let Some((left, begun)) = left {
+            (power_off(gateway, left), begun)
+        } else {
+            let now = clocks();
+            (self.cut_off(gateway, cut), now)
+        };
+        if let Err(why) = off {
+            return Judgement { verdict: Err(why), is_known: false };
+        }
+        let key = (fingerprint(&gateway.scene(), &begun), cut.loss.of_power());
+        let known = self.judged.lock().expect("no thread panicked").get(&key).cloned();
+        let is_known = known.is_some();
+        let verdict = known.unwrap_or_else(|| self.goes_on(gateway, cut, &history));
+        self.judged.lock().expect("no thread panicked").insert(key, verdict.clone());
+        Judgement { verdict, is_known }
+    }
+
+    /// Plays the run and cuts it off.
+    fn cut_off(&self, gateway: &Gateway, cut: &Cut) -> Result<(), String> {
         let begun = Instant::now();
-        let ended = gateway.traced(&cut::tracer(&record, Some(cut)), &words(&self.args));
+        let ended = gateway.cut_off(cut, &words(&self.args));
         if cut.loss == Loss::Stop {
             self.ended_by_itself(gateway, &ended, begun.elapsed())?;
         }
-        let wished = match cut.loss {
-            Loss::Kill | Loss::Stop => &self.kill,
-            Loss::Nothing | Loss::Names => {
-                let root = gateway.folder().join("state");
-                let trace = fs::read_to_string(&record).map_err(|why| why.to_string())?;
-                let before = gateway.placed(&self.scene.files);
-                let left = cut::after_power_loss(&root, &before, &trace, cut.loss)?;
-                gateway.put_files(&left);
-                reboot(gateway);
-                &self.power
-            }
-        };
+        if cut.loss.of_power() {
+            let root = gateway.folder().join("state");
+            let trace = fs::read_to_string(gateway.record()).map_err(|why| why.to_string())?;
+            let before = gateway.placed(&self.scene.files);
+            let left = cut::after_power_loss(&root, &before, &trace, cut.loss)?;
+            gateway.put_files(&left);
+            reboot(gateway);
+        }
+        Ok(())
+    }
+
+    /// Makes steps until all is as it would have been.
+    fn goes_on(&self, gateway: &Gateway, cut: &Cut, history: &[String]) -> Result<(), String> {
+        let wished = if cut.loss.of_power() { &self.power } else { &self.kill };
         // After a start only the table that closes the clients is there, and no rule.
         let layers = if cut.loss.of_power() { &ALL_LAYERS[..1] } else { &ALL_LAYERS[..] };
         self.nothing_leaks(&gateway.world(), layers, "after the cut")?;
@@ -223,7 +282,7 @@ impl Known {
             let picture = gateway.picture();
             if wished.contains(&picture) {
                 return self
-                    .nothing_is_lost(gateway, cut, &history)
+                    .nothing_is_lost(gateway, cut, history)
                     .map_err(|why| format!("{why}: {told:#?}"));
             }
         }

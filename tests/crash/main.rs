@@ -24,23 +24,22 @@ mod fake_core;
 mod faults;
 mod gateway;
 mod judge;
+mod left;
 #[path = "../lab/names.rs"]
 mod names;
 #[path = "../lab/space.rs"]
 mod space;
 mod stories;
+mod tracer;
 mod web;
 mod world;
 
 use judge::Known;
 use std::collections::VecDeque;
-use std::path::Path;
+use std::num::NonZeroUsize;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use stories::{Cuttable, STORIES, Stage};
-
-/// So many gateways are cut side by side.
-const GATEWAYS: usize = 2;
 
 /// How long cuts are made when nobody says.
 const SECONDS: u64 = 60;
@@ -53,14 +52,20 @@ struct Wanted {
     all: bool,
     seconds: u64,
     seed: u64,
+    /// So many gateways are cut side by side.
+    gateways: usize,
     only: Option<String>,
 }
 
 impl Wanted {
     fn read(args: impl Iterator<Item = String>) -> Self {
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+        // Whoever cuts for a bounded time does so beside other tests; on two cores it leaves them one.
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let gateways = number("CRASH_GATEWAYS").and_then(|number| usize::try_from(number).ok());
         let mut wanted = Self {
             all: false,
+            gateways: 0,
             seconds: number("CRASH_SEC").unwrap_or(SECONDS),
             seed: number("CRASH_SEED").unwrap_or(SEED),
             only: None,
@@ -73,6 +78,8 @@ impl Wanted {
                 word => wanted.only = Some(word.to_owned()),
             }
         }
+        let usual = if wanted.all { cores } else { cores / 2 };
+        wanted.gateways = gateways.unwrap_or(usual).max(1);
         wanted
     }
 
@@ -142,14 +149,10 @@ fn label(known: &Known, cut: &cut::Cut) -> String {
 
 fn main() {
     let mut args = std::env::args();
-    let name = args.next().unwrap_or_default();
-    let name = Path::new(&name).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    if world::PROGRAMS.contains(&name.as_str()) {
-        std::process::exit(world::play(&name, &args.collect::<Vec<_>>()));
-    }
+    let _own_name = args.next();
     let wanted = Wanted::read(args);
     let begun = Instant::now();
-    let gateways: Vec<_> = (0..GATEWAYS).map(|_| gateway::Gateway::new()).collect();
+    let gateways: Vec<_> = (0..wanted.gateways).map(|_| gateway::Gateway::new()).collect();
     let faults = faults::FAULTS.into_iter().filter(|(name, _)| wanted.wants(name));
     let endings = side_by_side(&gateways, faults.collect(), None, |gateway, (name, fault)| {
         let begun = Instant::now();
@@ -195,24 +198,26 @@ fn main() {
     let (cuts_begun, until) = (Instant::now(), stories_begun + Duration::from_secs(wanted.seconds));
     let results =
         side_by_side(&gateways, order, (!wanted.all).then_some(until), |gateway, (n, cut)| {
-            let result = known[n].cut(gateway, &cut);
-            if let Err(why) = &result {
+            let judged = known[n].cut(gateway, &cut);
+            if let Err(why) = &judged.verdict {
                 println!("{}: {why}\n", label(&known[n], &cut));
             }
-            (n, result.is_ok())
+            (n, judged)
         });
     let unfit = endings.iter().filter(|is_fine| !**is_fine).count();
-    let failed = unfit + results.iter().filter(|(_, is_fine)| !is_fine).count();
+    let failed = unfit + results.iter().filter(|(_, judged)| judged.verdict.is_err()).count();
     for (n, known) in known.iter().enumerate() {
         let made = results.iter().filter(|(of, _)| *of == n).count();
         println!("{made} of {} cuts in {}", known.cuts().len(), known.name);
     }
     println!(
-        "{} cuts of {total} in {} scenes, seed {}; {} ms a cut on each of {GATEWAYS} gateways",
+        "{} cuts of {total} in {} scenes, {} of them left what another had left; seed {}, {} ms a cut on each of {} gateways",
         results.len(),
         known.len(),
+        results.iter().filter(|(_, judged)| judged.is_known).count(),
         wanted.seed,
-        cuts_begun.elapsed().as_millis() * GATEWAYS as u128 / results.len().max(1) as u128,
+        cuts_begun.elapsed().as_millis() * gateways.len() as u128 / results.len().max(1) as u128,
+        gateways.len(),
     );
     let word = if failed == 0 { "ok" } else { "FAILED" };
     println!(

@@ -3,7 +3,7 @@
 //! **Invariant:** a story is played without a fault before any of its scenes is cut, and each of its runs
 //! goes where the story says.
 
-use crate::cut::{Cut, Loss, tracer};
+use crate::cut::{Cut, Loss};
 use crate::gateway::{CLIENTS, Gateway, Run, Scene};
 use crate::world::{ENDPOINTS, Health, World, endpoint, fresh_settings, known};
 use serde_json::{Value, json};
@@ -160,8 +160,7 @@ impl<'a> Stage<'a> {
     #[track_caller]
     pub fn dies_at(&mut self, call: &'static str, nth: usize) {
         let cut = Cut { call, nth, loss: Loss::Kill };
-        let record = self.gateway.folder().join("trace");
-        let run = self.gateway.traced(&tracer(&record, Some(&cut)), &["step", "home"]);
+        let run = self.gateway.cut_off(&cut, &["step", "home"]);
         assert_eq!(run.code, None, "{}: {run:?}", self.story);
         assert!(self.gateway.picture().in_flight, "{}: nothing was in flight", self.story);
     }

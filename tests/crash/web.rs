@@ -4,11 +4,10 @@
 
 use crate::gateway::DEVICES;
 use crate::space::Space;
-use crate::world::{World, known};
+use crate::world::{Shared, known};
 use serde_json::json;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, TcpListener, TcpStream};
-use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use std::time::Duration;
 pub const PLACES: [&str; 3] = ["192.0.2.10", "192.0.2.11", "192.0.2.12"];
 
 /// Serves until this program ends.
-pub fn serve(web: &Space, world: &Path) {
+pub fn serve(web: &Space, world: &Shared) {
     listen(web, "0.0.0.0:80", world, answer);
 }
 
@@ -24,10 +23,10 @@ pub fn serve(web: &Space, world: &Path) {
 fn listen(
     web: &Space,
     at: &'static str,
-    world: &Path,
-    answer: fn(TcpStream, &Path) -> std::io::Result<()>,
+    world: &Shared,
+    answer: fn(TcpStream, &Shared) -> std::io::Result<()>,
 ) {
-    let (web, world, (ready, is_ready)) = (web.clone(), world.to_owned(), mpsc::channel());
+    let (web, world, (ready, is_ready)) = (web.clone(), world.clone(), mpsc::channel());
     std::thread::spawn(move || {
         web.inside(|| {
             let listener = TcpListener::bind(at).expect("the port is free");
@@ -41,12 +40,12 @@ fn listen(
     is_ready.recv().expect("the web serves");
 }
 
-fn answer(mut stream: TcpStream, world: &Path) -> std::io::Result<()> {
+fn answer(mut stream: TcpStream, world: &Shared) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
     let IpAddr::V4(from) = stream.peer_addr()?.ip() else { return Ok(()) };
     let device = DEVICES.get(usize::from(from.octets()[2])).copied().unwrap_or("");
     let head = head(&mut stream)?;
-    let world = World::load(world);
+    let world = world.world().clone();
     let path = head.split_whitespace().nth(1).unwrap_or_default();
     let by_wan = device == "eth0";
     let carries = if by_wan { world.wan } else { world.carries(device, path == "/large") };

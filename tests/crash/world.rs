@@ -1,11 +1,12 @@
-//! A kernel in a file: what `ip`, `wg`, `nft` and `conntrack` read and change, and what stands behind the tunnels.
+//! A kernel as a value: what `ip`, `wg`, `nft` and `conntrack` read and change, and what stands behind the tunnels.
 //!
-//! This program is linked under those names first on PATH. Each call locks the file, does what the
-//! real program would have made the kernel do, and writes the file anew, in a millisecond.
+//! A small program is linked under those names first on PATH. It asks here what to say, one call
+//! after the other, each in less than a millisecond.
 //!
 //! **Invariant:** one call is one change of the kernel, done wholly or not at all; a call that is not
 //! known here fails, so that nothing is believed to be done that was not.
 
+use crate::space::Space;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use egressctl::iproute::{Family, Route, RouteKind, Rule, RuleAction};
@@ -15,16 +16,18 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
-use std::sync::OnceLock;
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
 
-/// Where the file is, for the programs.
+/// Where the programs ask, for them.
 pub const PLACE: &str = "CRASH_WORLD";
 
-/// The names under which this program plays another one.
+/// The names under which the small program plays another one.
 pub const PROGRAMS: [&str; 4] = ["ip", "wg", "nft", "conntrack"];
 
 /// The gateway's own subnets and its default route, which stand in main.
@@ -141,19 +144,6 @@ impl World {
         }
     }
 
-    /// Reads the file.
-    pub fn load(path: &Path) -> Self {
-        let text = fs::read(path).expect("the world is there");
-        serde_json::from_slice(&text).expect("the world is whole")
-    }
-
-    /// Writes the file, whole.
-    pub fn save(&self, path: &Path) {
-        let fresh = path.with_extension("new");
-        fs::write(&fresh, serde_json::to_vec(self).expect("it is plain")).expect("it is written");
-        fs::rename(fresh, path).expect("it is put in place");
-    }
-
     /// How what is loaded in a device behaves; `None`: nothing is there that could answer.
     pub fn behind(&self, device: &str) -> Option<Health> {
         let link = self.links.get(device).filter(|link| link.up && !link.addresses.is_empty())?;
@@ -242,50 +232,105 @@ fn fails(code: i32, err: &str) -> Said {
     Said { code, out: String::new(), err: err.to_owned() }
 }
 
-/// Plays the program `name`; gives its exit code.
-pub fn play(name: &str, args: &[String]) -> i32 {
-    let place = std::env::var_os(PLACE).expect("the world's place is known");
-    let place = Path::new(&place);
-    let lock = File::create(place.with_extension("lock")).expect("a lock");
-    lock.lock().expect("it can be locked");
-    let mut world = World::load(place);
-    let before = world.clone();
-    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+/// A world that programs ask and change.
+#[derive(Clone)]
+pub struct Shared {
+    world: Arc<Mutex<World>>,
+    at: SocketAddr,
+}
+
+impl Shared {
+    /// Answers programs in a namespace until this process ends.
+    pub fn serve(space: &Space, world: World) -> Self {
+        let world = Arc::new(Mutex::new(world));
+        let (space, shared, (ready, is_ready)) =
+            (space.clone(), Arc::clone(&world), mpsc::channel());
+        std::thread::spawn(move || {
+            space.inside(|| {
+                let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+                ready.send(listener.local_addr().expect("it is bound")).expect("somebody waits");
+                for stream in listener.incoming().flatten() {
+                    // Whoever asked may be dead already.
+                    let _gone = answer(stream, &shared);
+                }
+            });
+        });
+        Self { world, at: is_ready.recv().expect("it listens") }
+    }
+
+    /// Where programs ask.
+    pub fn at(&self) -> SocketAddr {
+        self.at
+    }
+
+    /// The world, to be looked at and changed.
+    pub fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().expect("no thread panicked")
+    }
+}
+
+/// What `program` says to one that hangs.
+const HANGS: i32 = 1_000;
+
+fn answer(mut stream: TcpStream, world: &Mutex<World>) -> std::io::Result<()> {
+    let mut asked = Vec::new();
+    stream.read_to_end(&mut asked)?;
+    let mut rest = asked.as_slice();
+    let number = |rest: &mut &[u8]| -> usize {
+        let end = rest.iter().position(|byte| *byte == b'\n').expect("a number ends");
+        let text = std::str::from_utf8(&rest[..end]).expect("a number is text");
+        *rest = &rest[end + 1..];
+        text.parse().expect("a number")
+    };
+    let mut words = Vec::new();
+    for _ in 0..number(&mut rest) {
+        let length = number(&mut rest);
+        let (begin, end) = rest.split_at(length);
+        words.push(std::str::from_utf8(begin).expect("a word is text"));
+        rest = end;
+    }
+    let name = Path::new(words[0]).file_name().unwrap_or_default().to_string_lossy();
+    let input = std::str::from_utf8(rest).expect("an input is text");
+    let said = play(&mut world.lock().expect("no thread panicked"), &name, &words[1..], input);
+    let head = format!("{} {}\n", said.code, said.out.len());
+    stream.write_all(&[head.as_bytes(), said.out.as_bytes(), said.err.as_bytes()].concat())?;
+    stream.shutdown(Shutdown::Write)
+}
+
+/// Makes the small program; it lies at `to` afterwards.
+pub fn make_program(to: &Path) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/crash/program.rs");
+    let beside_cargo = Path::new(env!("CARGO")).with_file_name("rustc");
+    let rustc = if beside_cargo.exists() { beside_cargo } else { PathBuf::from("rustc") };
+    let made = Command::new(rustc)
+        .args(["--edition", "2024", "-O", "-C", "panic=abort", "-C", "strip=symbols"])
+        // It is started more often than anything else here: no loader, nothing to relocate.
+        .args(["-C", "target-feature=+crt-static", "-C", "relocation-model=static", "-o"])
+        .args([to, &source])
+        .output()
+        .expect("rustc starts");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    fs::set_permissions(to, fs::Permissions::from_mode(0o755)).expect("its mode");
+}
+
+/// Plays the program `name`.
+fn play(world: &mut World, name: &str, words: &[&str], input: &str) -> Said {
     world.calls += 1;
     if world.hangs_at == world.calls {
-        world.save(place);
-        lock.unlock().expect("it can be unlocked");
-        std::thread::sleep(std::time::Duration::from_secs(3_600));
+        return Said { code: HANGS, out: String::new(), err: String::new() };
     }
-    let said = match name {
-        "ip" => ip(&mut world, &words),
-        "wg" => wg(&mut world, &words),
-        "nft" => nft(&mut world, &words),
-        "conntrack" => Said {
-            code: 1,
-            out: String::new(),
-            err: "conntrack v1.4.7 (conntrack-tools): 0 flow entries have been deleted.\n"
-                .to_owned(),
-        },
+    match name {
+        "ip" => ip(world, words, input),
+        "wg" => wg(world, words, input),
+        "nft" => nft(world, words, input),
+        "conntrack" => {
+            fails(1, "conntrack v1.4.7 (conntrack-tools): 0 flow entries have been deleted.\n")
+        }
         other => fails(127, &format!("{other} is played by nobody")),
-    };
-    if world != before {
-        world.save(place);
     }
-    drop(lock);
-    // Whoever asked may be dead already.
-    let _gone = std::io::stdout().write_all(said.out.as_bytes());
-    let _gone = std::io::stderr().write_all(said.err.as_bytes());
-    said.code
 }
 
-fn input() -> String {
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).expect("it can be read");
-    text
-}
-
-fn ip(world: &mut World, words: &[&str]) -> Said {
+fn ip(world: &mut World, words: &[&str], input: &str) -> Said {
     let six = words.contains(&"-6");
     let plain: Vec<&str> = words
         .iter()
@@ -294,7 +339,7 @@ fn ip(world: &mut World, words: &[&str]) -> Said {
         .collect();
     if plain.first() == Some(&"-batch") {
         let mut out = String::new();
-        for line in input().lines() {
+        for line in input.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
             let said = ip_one(world, &words, six);
             out.push_str(&said.out);
@@ -637,7 +682,7 @@ fn route(world: &mut World, verb: &str, words: &[&str], six: bool) -> Said {
     }
 }
 
-fn nft(world: &mut World, words: &[&str]) -> Said {
+fn nft(world: &mut World, words: &[&str], input: &str) -> Said {
     let missing = || fails(1, "Error: No such file or directory\n");
     match words {
         ["list", "table", "inet", name] => match world.nft.get(*name) {
@@ -648,7 +693,7 @@ fn nft(world: &mut World, words: &[&str]) -> Said {
             Some(_) => says(""),
             None => missing(),
         },
-        ["-f", "-"] => load(world, &input()),
+        ["-f", "-"] => load(world, input),
         other => fails(1, &format!("what is nft {}?\n", other.join(" "))),
     }
 }
@@ -671,7 +716,7 @@ pub fn load_barrier(world: &mut World, text: &str) {
     assert_eq!(load(world, text).code, 0, "a barrier loads: {text}");
 }
 
-fn wg(world: &mut World, words: &[&str]) -> Said {
+fn wg(world: &mut World, words: &[&str], input: &str) -> Said {
     let no_device = "Unable to modify interface: No such device\n";
     match words {
         ["show", "all", "dump"] => {
@@ -694,11 +739,10 @@ fn wg(world: &mut World, words: &[&str]) -> Said {
             None => fails(1, "Unable to access interface: No such device\n"),
         },
         ["setconf", name, "/dev/stdin"] => {
-            let text = input();
             let taken: BTreeSet<u16> = world.links.values().map(|link| link.port).collect();
             let Some(link) = world.links.get_mut(*name) else { return fails(1, no_device) };
             let mut fresh = Link { private_key: None, mark: None, peer: None, ..link.clone() };
-            for line in text.lines() {
+            for line in input.lines() {
                 let Some((key, value)) = line.split_once(" = ") else { continue };
                 let peer = |fresh: &mut Link, set: &dyn Fn(&mut Peer)| {
                     set(fresh.peer.get_or_insert_with(Peer::default));
