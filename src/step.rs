@@ -250,6 +250,9 @@ impl<M: Machine> Run<'_, M> {
         if self.is_on_trial() {
             return self.on_trial();
         }
+        if self.is_half_down() {
+            return self.go_down();
+        }
         if !self.order.now && !self.is_due() {
             return Ok(self.blank().ended(Ending::NotDue, Exit::Fine));
         }

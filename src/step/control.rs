@@ -149,18 +149,36 @@ pub fn down<M: Machine>(order: &Order<'_, M>) -> Report {
             return run.recover();
         }
         run.rebuild()?;
+        run.go_down()
+    })
+}
+
+impl<M: Machine> Run<'_, M> {
+    /// Whether a `down` died when all was removed but what closes the clients in at boot, which would do
+    /// so until somebody says `resume`.
+    pub(super) fn is_half_down(&self) -> bool {
+        let owned = &self.record.owned;
+        self.is_paused()
+            && self.record.nft.is_none()
+            && owned.interfaces.is_empty()
+            && owned.sysctls.is_empty()
+            && self.barrier_file().exists()
+    }
+
+    /// Removes all that was made, and pauses.
+    pub(super) fn go_down(&mut self) -> anyhow::Result<Report> {
         let now = clock::now()?;
-        let Some(future) = M::retire(&run.subject(), &now) else {
-            run.record.paused = Some(now);
-            return Ok(run.blank().because("down", "nothing was made yet; paused"));
+        let Some(future) = M::retire(&self.subject(), &now) else {
+            self.record.paused = Some(now);
+            return Ok(self.blank().because("down", "nothing was made yet; paused"));
         };
-        run.pausing = true;
-        let undone = run.record.machine.clone().unwrap_or_else(|| future.state.clone());
-        let decision = Decision::of(&run.subject(), future, undone);
-        let report = run.transact(&Observation::new(now.clone()), &decision)?;
+        self.pausing = true;
+        let undone = self.record.machine.clone().unwrap_or_else(|| future.state.clone());
+        let decision = Decision::of(&self.subject(), future, undone);
+        let report = self.transact(&Observation::new(now.clone()), &decision)?;
         match report.outcome {
             Ending::Applied | Ending::Steady => {
-                run.end_trial()?;
+                self.end_trial()?;
                 Ok(report
                     .because("down", "everything is removed and paused; `resume` brings it back"))
             }
@@ -170,5 +188,5 @@ pub fn down<M: Machine>(order: &Order<'_, M>) -> Report {
             | Ending::Busy
             | Ending::NotDue => Ok(report),
         }
-    })
+    }
 }
