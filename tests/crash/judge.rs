@@ -48,6 +48,7 @@ pub struct Known {
     /// Whether a run that died before had left something in flight.
     in_flight_before: bool,
     patience: usize,
+    waits_sec: i64,
     /// What the power leaves of the files at each place, and when they were written; `None`: more than
     /// files outlives it, so that the run is played for each cut.
     left: Option<(BTreeMap<Cut, Arc<Kept>>, Moment)>,
@@ -103,7 +104,7 @@ fn reboot(gateway: &Gateway) {
 impl Known {
     /// Plays a scene without a cut.
     pub fn learn(gateway: &Gateway, cuttable: &Cuttable) -> Self {
-        let Cuttable { name, scene, args, patience } = cuttable;
+        let Cuttable { name, scene, args, patience, waits_sec } = cuttable;
         let codes = RefCell::new(BTreeSet::from([Some(0)]));
         let follow = |pictures: &mut Vec<Picture>| {
             for _ in 0..patience + FURTHER {
@@ -189,6 +190,7 @@ impl Known {
             codes: codes.into_inner(),
             in_flight_before,
             patience: *patience,
+            waits_sec: *waits_sec,
             left,
             judged: Mutex::default(),
         }
@@ -274,7 +276,11 @@ impl Known {
         self.nothing_leaks(&gateway.world(), layers, "after the cut")?;
         let mut told = Vec::new();
         let most = self.patience + if cut.loss.of_power() { ANEW } else { 0 };
-        for n in 1..=most {
+        let further = usize::from(self.waits_sec > 0) * 2;
+        for n in 1..=most + further {
+            if n == most + 1 {
+                gateway.age(self.waits_sec);
+            }
             let run = gateway.step();
             told.push(format!("{:?} {}", run.code, run.out.trim()));
             self.fine(&run, n).map_err(|why| format!("{why}: {told:#?}"))?;

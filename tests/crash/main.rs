@@ -33,13 +33,14 @@ mod stories;
 mod tracer;
 mod web;
 mod world;
+mod zone;
 
 use judge::Known;
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use stories::{Cuttable, STORIES, Stage};
+use stories::{STORIES, Stage};
 
 /// How long cuts are made when nobody says.
 const SECONDS: u64 = 60;
@@ -162,35 +163,46 @@ fn main() {
         println!("test {name} ... {ending} ({:.1} s)", begun.elapsed().as_secs_f64());
         is_fine
     });
-    // The time of the faults is their own.
+    // The time of the faults is their own. A story is played without a cut first, and then each of its
+    // scenes; half of the time is for that, by lot where it is short.
     let stories_begun = Instant::now();
-    let told = STORIES.into_iter().filter(|(name, _)| {
-        // A part of a scene's name begins with its story, or is in none of them.
-        let only = wanted.only.as_deref().and_then(|only| only.split_once(": "));
-        only.is_none_or(|(story, _)| story == *name)
-    });
-    let scenes: Vec<Cuttable> =
-        side_by_side(&gateways, told.collect(), None, |gateway, (name, story)| {
-            let mut stage = Stage::new(gateway, name);
-            story(&mut stage);
-            stage.scenes
-        })
+    let (half, mut seed) = (stories_begun + Duration::from_secs(wanted.seconds / 2), wanted.seed);
+    let until = (!wanted.all).then_some(half);
+    let mut told: Vec<_> = STORIES
         .into_iter()
-        .flatten()
-        .filter(|scene| {
-            wanted.wants(&scene.name)
-                || wanted.only.as_deref().is_some_and(|only| only.contains(&scene.name))
+        .filter(|(name, _)| {
+            // A part of a scene's name begins with its story, or is in none of them.
+            let only = wanted.only.as_deref().and_then(|only| only.split_once(": "));
+            only.is_none_or(|(story, _)| story == *name)
         })
         .collect();
-    // A scene is played without a cut first; half of the time is for that, by lot where it is short.
-    let mut scenes = scenes;
-    let (mut seed, found) = (wanted.seed, scenes.len());
-    scenes.sort_by_cached_key(|_| lot(&mut seed));
-    let half = stories_begun + Duration::from_secs(wanted.seconds / 2);
-    let until = (!wanted.all).then_some(half);
-    let mut known = side_by_side(&gateways, scenes.into(), until, |gateway, scene| {
-        Known::learn(gateway, &scene)
-    });
+    told.sort_by_cached_key(|_| lot(&mut seed));
+    let learn = |gateway: &gateway::Gateway, (name, story): (&'static str, stories::Story)| {
+        let mut stage = Stage::new(gateway, name);
+        story(&mut stage);
+        let is_wanted = |scene: &stories::Cuttable| {
+            let only = wanted.only.as_deref();
+            wanted.wants(&scene.name) || only.is_some_and(|only| only.contains(&scene.name))
+        };
+        let mut scenes: Vec<_> = stage.scenes.into_iter().filter(is_wanted).collect();
+        let (mut seed, found) = (wanted.seed, scenes.len());
+        scenes.sort_by_cached_key(|_| lot(&mut seed));
+        let in_time = |_: &stories::Cuttable| until.is_none_or(|until| Instant::now() < until);
+        let known: Vec<_> = scenes
+            .iter()
+            .take_while(|scene| in_time(scene))
+            .map(|scene| Known::learn(gateway, scene))
+            .collect();
+        (found, known)
+    };
+    let stories = told.len();
+    let learned = side_by_side(&gateways, told.into(), until, learn);
+    let (mut found, mut known) = (0, Vec::new());
+    println!("{} of {stories} stories are played", learned.len());
+    for (of_story, scenes) in learned {
+        found += of_story;
+        known.extend(scenes);
+    }
     println!("{} of {found} scenes are known", known.len());
     known.sort_by(|a, b| a.name.cmp(&b.name));
     let order = order(&known, &wanted);

@@ -6,7 +6,9 @@
 use crate::cut::{Cut, Loss};
 use crate::gateway::{CLIENTS, Gateway, Run, Scene};
 use crate::world::{ENDPOINTS, Health, World, endpoint, fresh_settings, known};
+use crate::zone::NODES;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// One run of a story, and all that it finds.
 pub struct Cuttable {
@@ -14,6 +16,7 @@ pub struct Cuttable {
     pub scene: Scene,
     pub args: Vec<String>,
     pub patience: usize,
+    pub waits_sec: i64,
 }
 
 /// Where a story is played.
@@ -23,6 +26,8 @@ pub struct Stage<'a> {
     story: &'static str,
     /// How many steps a run that was cut needs at most, until all is as it would have been.
     patience: usize,
+    /// For how long what was undone is left alone by design.
+    waits_sec: i64,
 }
 
 /// A pool of two slots that counts one failed check.
@@ -55,12 +60,12 @@ impl<'a> Stage<'a> {
         gateway.set_world(&World::bare());
         gateway.forget_settings();
         gateway.reset_core();
-        Self { gateway, scenes: Vec::new(), story, patience: 2 }
+        Self { gateway, scenes: Vec::new(), story, patience: 2, waits_sec: 0 }
     }
 
     /// Goes on where another stage has ended.
     pub fn again(gateway: &'a Gateway) -> Self {
-        Self { gateway, scenes: Vec::new(), story: "again", patience: 2 }
+        Self { gateway, scenes: Vec::new(), story: "again", patience: 2, waits_sec: 0 }
     }
 
     /// The world changes.
@@ -123,7 +128,8 @@ impl<'a> Stage<'a> {
         let word = |key: &str| report[key].as_str().unwrap_or("-").to_owned();
         let name = format!("{}: {} {} -> {}", self.story, args[0], word("from"), word("to"));
         let args = args.iter().map(|word| (*word).to_owned()).collect();
-        self.scenes.push(Cuttable { name, scene, args, patience: self.patience });
+        let (patience, waits_sec) = (self.patience, self.waits_sec);
+        self.scenes.push(Cuttable { name, scene, args, patience, waits_sec });
         run
     }
 
@@ -174,10 +180,11 @@ impl<'a> Stage<'a> {
     }
 }
 
-type Story = fn(&mut Stage<'_>);
+/// What a machine goes through.
+pub type Story = fn(&mut Stage<'_>);
 
-/// Every state of a pool, and every way out of it, is on the way of one of them; so are changes of the other kinds but `dns`.
-pub const STORIES: [(&str, Story); 24] = [
+/// Every state of a pool, and every way out of it, is on the way of one of them; so are changes of the other kinds.
+pub const STORIES: [(&str, Story); 25] = [
     ("repair", repair),
     ("false alarm", false_alarm),
     ("spoilt candidate", spoilt_candidate),
@@ -200,6 +207,7 @@ pub const STORIES: [(&str, Story); 24] = [
     ("selector", selector),
     ("route", route),
     ("guard", guard),
+    ("dns", dns),
     ("chain", chain),
     ("chain of tunnels", chain_of_tunnels),
 ];
@@ -438,8 +446,9 @@ fn undone(stage: &mut Stage<'_>) {
 }
 
 fn standby(stage: &mut Stage<'_>) {
-    // The standby tunnel comes one step after the slots.
+    // The standby tunnel comes one step after the slots, and not at once after it was taken back.
     stage.patience = 3;
+    stage.waits_sec = 60;
     let mut policy = pool();
     policy["bootstrap"] =
         json!({ "wireguard": { "interface": "vpnboot", "config": "@GATEWAY@/p9.conf" } });
@@ -527,6 +536,51 @@ fn guard(stage: &mut Stage<'_>) {
     stage.heals("a");
     stage.until("AUTO");
     stage.runs(&["switch", "home", "c"]);
+}
+
+fn dns(stage: &mut Stage<'_>) {
+    stage.patience = LOOKS;
+    let nodes: serde_json::Map<String, Value> = NODES
+        .iter()
+        .map(|(name, address)| {
+            let check = json!({ "tcp": { "port": 8_443, "timeout_sec": 1 } });
+            ((*name).to_owned(), json!({ "address": address, "check": check }))
+        })
+        .collect();
+    stage.gateway.set_policy(&json!({
+        "kind": "dns",
+        "driver": { "rfc2136": { "server": "zone.invalid", "zone": "example.org",
+                                 "key_file": "@GATEWAY@/tsig.key" } },
+        "nodes": nodes,
+        "hosts": { "fi.example.org": { "native": "fi", "fallbacks": ["de", "us"], "ttl": 60 } },
+        "reference": { "urls": ["http://192.0.2.11/generate_204"] },
+        "params": { "check_interval_sec": 0, "fall": 1, "rise": 1, "minimum_stay_sec": 0 }
+    }));
+    let host = "fi.example.org".to_owned();
+    stage.world(|world| {
+        world.zone.hosts.insert(host.clone(), BTreeSet::from([NODES[0].1]));
+    });
+    stage.steps_to("NATIVE");
+    stage.fails("fi");
+    stage.steps_to("FALLBACK");
+    stage.fails("de");
+    stage.steps_to("FALLBACK");
+    stage.fails("us");
+    stage.steps_to("STRANDED");
+    for (node, _) in NODES {
+        stage.heals(node);
+    }
+    stage.steps_to("FALLBACK");
+    stage.steps_to("NATIVE_RECOVERING");
+    stage.steps_to("NATIVE");
+    stage.runs(&["switch", "home", "fi.example.org=us"]);
+    // Somebody else writes the record, which the next step is told to take back.
+    let other = "127.0.0.99".parse().expect("an address");
+    stage.world(|world| drop(world.zone.hosts.insert(host.clone(), BTreeSet::from([other]))));
+    stage.goes_to("FALLBACK");
+    stage.runs(&["resume", "home", "fi.example.org"]);
+    stage.steps_to("NATIVE");
+    stage.runs(&["down", "home"]);
 }
 
 fn chain(stage: &mut Stage<'_>) {

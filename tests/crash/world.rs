@@ -7,6 +7,7 @@
 //! known here fails, so that nothing is believed to be done that was not.
 
 use crate::space::Space;
+use crate::zone::Zone;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use egressctl::iproute::{Family, Route, RouteKind, Rule, RuleAction};
@@ -28,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
 pub const PLACE: &str = "CRASH_WORLD";
 
 /// The names under which the small program plays another one.
-pub const PROGRAMS: [&str; 4] = ["ip", "wg", "nft", "conntrack"];
+pub const PROGRAMS: [&str; 5] = ["ip", "wg", "nft", "conntrack", "knsupdate"];
 
 /// The gateway's own subnets and its default route, which stand in main.
 const MAIN: [(&str, &str); 3] =
@@ -74,7 +75,7 @@ pub struct Peer {
 }
 
 /// All of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct World {
     pub links: BTreeMap<String, Link>,
     pub last_index: u32,
@@ -89,17 +90,15 @@ pub struct World {
     pub list: Option<Vec<usize>>,
     /// Whether the provider answers those who come by a tunnel alone.
     pub list_by_tunnel_only: bool,
-    /// Proxies and members of a core through which nothing is answered.
-    #[serde(default)]
+    /// Proxies and members of a core through which nothing is answered, and nodes that are dead.
     pub failing: BTreeSet<String>,
+    /// What host names stand for, at a server elsewhere.
+    pub zone: Zone,
     /// The public half of each private key, which is reckoned once: it takes this unoptimised program long.
-    #[serde(default)]
     pub publics: BTreeMap<String, String>,
     /// How many calls there were, each counted before it does anything.
-    #[serde(default)]
     pub calls: u64,
     /// At this call the program hangs instead of doing anything; 0: at none.
-    #[serde(default)]
     pub hangs_at: u64,
 }
 
@@ -132,6 +131,7 @@ impl World {
             list: self.list.clone(),
             list_by_tunnel_only: self.list_by_tunnel_only,
             failing: self.failing.clone(),
+            zone: self.zone.clone(),
             publics: self.publics.clone(),
             last_index: self.last_index,
             links: self
@@ -326,6 +326,8 @@ fn play(world: &mut World, name: &str, words: &[&str], input: &str) -> Said {
         "conntrack" => {
             fails(1, "conntrack v1.4.7 (conntrack-tools): 0 flow entries have been deleted.\n")
         }
+        "knsupdate" if world.zone.update(input) => says(""),
+        "knsupdate" => fails(1, "update failed with error 'NXRRSET'\n"),
         other => fails(127, &format!("{other} is played by nobody")),
     }
 }
