@@ -35,7 +35,7 @@
 //! | [`chain`] | the machine of several hops, each with its backups |
 //! | [`kernel`], [`iproute`], [`wireguard`] | worlds as values, and what `ip`, `nft` and `wg` say |
 //! | [`setting`], [`clash`], [`gost`], [`proxy`] | settings outside of the kernel, and what those who hold them say |
-//! | [`record`], [`host::store`] | what is remembered, and how it lies on disk |
+//! | [`record`], [`moments`], [`host::store`] | what is remembered, which of it are moments, and how it lies on disk |
 //! | [`check`], [`init`], [`simulate`] | the doctor, the first policy, and a policy played on a scripted world |
 //! | [`publish`], [`measure`], [`notice`] | what is shown to the world, measured, and told to people and the journal |
 //! | [`host`] | everything that touches the world: clock, files, processes, network |
@@ -63,6 +63,7 @@ pub mod iproute;
 pub mod kernel;
 pub mod machine;
 pub mod measure;
+pub mod moments;
 pub mod names;
 pub mod notice;
 pub mod observation;

@@ -11,6 +11,7 @@ use crate::graph::{Edge, Place};
 use crate::kernel::World;
 use crate::kernel::diff::Means;
 use crate::measure::Samples;
+use crate::moments::Moments;
 use crate::names::PolicyName;
 use crate::observation::{KernelReading, KernelScope, Observation, Realm};
 use crate::page::Shown;
@@ -38,7 +39,7 @@ pub trait Machine {
     /// What the operator wants.
     type Policy;
     /// What is remembered.
-    type State: Clone + PartialEq + Serialize + DeserializeOwned;
+    type State: Clone + PartialEq + Moments + Serialize + DeserializeOwned;
     /// What `status` shows: an object for machines, one screen for people.
     type Status: Serialize + fmt::Display;
 

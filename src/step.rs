@@ -38,13 +38,12 @@ use crate::host::apply::Hands;
 use crate::host::store::{Folder, Held, Loaded, Opened, open_locked};
 use crate::host::{clock, stop};
 use crate::machine::{Considered, Decision, Machine, ReasonText, Rhythm, Subject};
+use crate::moments::Moments;
 use crate::names::PolicyName;
 use crate::observation::Observation;
 use crate::outcome::{Ending, Exit, Report};
 use crate::record::{Journal, Record};
-use crate::time::{Moment, carried_over, carry_over};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use crate::time::{Moment, carried_over};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
@@ -173,7 +172,7 @@ fn begin<'a, M: Machine>(order: &'a Order<'a, M>) -> anyhow::Result<Begun<'a, M>
         ),
     };
     let mut record = held.loaded().body().cloned().unwrap_or_default();
-    of_this_boot(&mut record, &started)?;
+    of_this_boot(&mut record, &started);
     let hands = Hands::new(folder.path().to_owned());
     Ok(Begun::Held(Box::new(Run {
         order,
@@ -195,23 +194,14 @@ fn begin<'a, M: Machine>(order: &'a Order<'a, M>) -> anyhow::Result<Begun<'a, M>
 }
 
 /// Brings what is remembered of an earlier boot into this one.
-fn of_this_boot<S: Serialize + DeserializeOwned>(
-    record: &mut Record<S>,
-    now: &Moment,
-) -> anyhow::Result<()> {
-    let Some(last) = record.last_step.as_ref().map(|last| last.at.clone()) else { return Ok(()) };
+fn of_this_boot<S: Moments>(record: &mut Record<S>, now: &Moment) {
+    let Some(last) = record.last_step.as_ref().map(|last| last.at.clone()) else { return };
     if last.boot == now.boot {
-        return Ok(());
+        return;
     }
-    if let Some(state) = &record.machine {
-        let mut value = serde_json::to_value(state)?;
-        carry_over(&mut value, &last, now);
-        record.machine = Some(serde_json::from_value(value)?);
-    }
-    if let Some(since) = &mut record.paused {
-        *since = carried_over(since, &last, now);
-    }
-    Ok(())
+    let mut carry = |moment: &mut Moment| *moment = carried_over(moment, &last, now);
+    record.machine.each_moment(&mut carry);
+    record.paused.each_moment(&mut carry);
 }
 
 impl<M: Machine> Run<'_, M> {

@@ -9,7 +9,6 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,29 +100,6 @@ pub fn carried_over(moment: &Moment, last: &Moment, now: &Moment) -> Moment {
         boot: Arc::clone(&now.boot),
         up_ms: now.up_ms.saturating_sub(ago),
     }
-}
-
-/// The same for every moment in a value of JSON, wherever it stands.
-pub fn carry_over(value: &mut Value, last: &Moment, now: &Moment) {
-    match value {
-        Value::Object(map) if is_moment(map) => {
-            let carried = Moment::deserialize(&*value)
-                .and_then(|moment| serde_json::to_value(carried_over(&moment, last, now)));
-            if let Ok(carried) = carried {
-                *value = carried;
-            }
-        }
-        Value::Object(map) => {
-            map.values_mut().for_each(|value| carry_over(value, last, now));
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| carry_over(item, last, now)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
-}
-
-/// Whether an object is a [`Moment`].
-fn is_moment(map: &Map<String, Value>) -> bool {
-    map.len() == 3 && ["at", "boot", "up_ms"].iter().all(|key| map.contains_key(*key))
 }
 
 #[cfg(test)]

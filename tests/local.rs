@@ -52,6 +52,7 @@ mod chain_tunnels;
 mod claims;
 mod clash_driver;
 mod clocks;
+mod clocks_of_kinds;
 mod completions;
 mod decisions;
 mod dns_check;

@@ -159,6 +159,8 @@ impl<M: Machine> Run<'_, M> {
         }
         let mut report = self.blank();
         self.record = trial.journal.undone.clone();
+        // A machine that was started anew meanwhile has another clock.
+        super::of_this_boot(&mut self.record, &self.started);
         report.to = self.record.machine.as_ref().map(|state| M::stands(state).0.into_owned());
         let restored = self
             .restore(&trial.journal.backup, &trial.journal.makes)

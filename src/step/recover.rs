@@ -16,7 +16,7 @@ impl<M: Machine> Run<'_, M> {
         self.hold = Some(crate::host::stop::hold()?);
         let mut report = self.blank();
         self.record = journal.undone.clone();
-        super::of_this_boot(&mut self.record, &self.started)?;
+        super::of_this_boot(&mut self.record, &self.started);
         let stands = self.record.machine.as_ref().map(|state| M::stands(state).0.into_owned());
         report.to = stands;
         let restored = self
