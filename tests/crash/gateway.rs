@@ -591,7 +591,7 @@ fn canonical(value: &Value, alive: &[usize]) -> String {
         Value::Object(map) if map.contains_key("up_ms") && map.contains_key("at") => "T".to_owned(),
         Value::Object(map) => {
             // Checks that were made are remembered, whatever came of the change that they led to.
-            let counts = ["failures", "retests_failed", "retests_passed", "unknown"];
+            let counts = ["failures", "passes", "retests_failed", "retests_passed", "unknown"];
             let passing = [
                 "latency_ms",
                 "smoothed_ms",

@@ -171,6 +171,8 @@ impl Known {
         if !is_step {
             gateway.put_back(scene);
             kill.push(gateway.picture());
+            follow(&mut kill);
+            gateway.put_back(scene);
             reboot(gateway);
             follow(&mut power);
         }

@@ -25,7 +25,9 @@ fn main() {
     asked.extend(stdin);
     let place = std::env::var("CRASH_WORLD").expect("the test says where it is");
     let mut test = TcpStream::connect(place).expect("the test listens");
-    test.write_all(&asked).expect("the test listens");
+    // Whoever is killed while it asks has asked for nothing.
+    let whole = [format!("{}\n", asked.len()).into_bytes(), asked].concat();
+    test.write_all(&whole).expect("the test listens");
     test.shutdown(Shutdown::Write).expect("the test listens");
     let mut said = Vec::new();
     test.read_to_end(&mut said).expect("the test answers");

@@ -621,7 +621,7 @@ fn chain_of_tunnels(stage: &mut Stage<'_>) {
         ],
         "probe": { "urls": ["http://192.0.2.10/generate_204"], "timeout_sec": 1 },
         "wan": { "urls": ["http://192.0.2.11/generate_204"], "timeout_sec": 1 },
-        "params": { "check_interval_sec": 0, "fail_timeout_sec": 60, "minimum_stay_sec": 0 }
+        "params": { "check_interval_sec": 0, "fail_timeout_sec": 3_000, "minimum_stay_sec": 0 }
     }));
     stage.are(&[1, 2, 3, 4], Health::Alive);
     stage.steps_to("entry PREFERRED, exit PREFERRED");

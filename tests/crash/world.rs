@@ -275,7 +275,13 @@ const HANGS: i32 = 1_000;
 fn answer(mut stream: TcpStream, world: &Mutex<World>) -> std::io::Result<()> {
     let mut asked = Vec::new();
     stream.read_to_end(&mut asked)?;
-    let mut rest = asked.as_slice();
+    let head = asked.iter().position(|byte| *byte == b'\n').unwrap_or(asked.len());
+    let (head, rest) = asked.split_at(head);
+    let whole = std::str::from_utf8(head).ok().and_then(|text| text.parse::<usize>().ok());
+    // Whoever was killed while it asked has asked for nothing.
+    let Some(mut rest) = rest.get(1..).filter(|rest| Some(rest.len()) == whole) else {
+        return Ok(());
+    };
     let number = |rest: &mut &[u8]| -> usize {
         let end = rest.iter().position(|byte| *byte == b'\n').expect("a number ends");
         let text = std::str::from_utf8(&rest[..end]).expect("a number is text");
