@@ -1,12 +1,12 @@
 //! Kind `pool`: many tunnels, many clients.
 //!
-//! The recovery plan as a pure machine: `surroundings` finds out where
-//! it is, `assess` judges what was seen, `turn` counts it, `decide`
-//! holds the guards, `repair` and `refresh` the rows, `layout` says what the kernel should look
-//! like, `ask` what is to be looked at.
+//! The recovery plan as a pure machine: `surroundings` finds out where it is, `assess` judges what was
+//! seen, `turn` counts it, `decide` holds the guards, `repair`, `refresh` and `adopt` the rows, `layout`
+//! says what the kernel should look like, `ask` what is to be looked at.
 //!
 //! **Invariant:** nothing in this folder has an effect; all of it is values from values.
 
+mod adopt;
 pub(crate) mod ask;
 pub(crate) mod assess;
 mod bootstrap;
