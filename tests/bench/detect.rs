@@ -19,12 +19,14 @@
     reason = "a benchmark prints, and ends at the first thing that is not as it should be"
 )]
 
+mod frame;
 #[path = "../lab/mod.rs"]
 mod lab;
 #[path = "../real_core/mod.rs"]
 mod real_core;
 mod rivals;
 
+use frame::Table;
 use lab::Lab;
 use lab::client::Client;
 use lab::space::wait_until;
@@ -42,7 +44,7 @@ const EVERY: Duration = Duration::from_millis(50);
 const TIMER: Duration = Duration::from_secs(1);
 
 fn main() {
-    let short = std::env::args().any(|arg| arg == "--short");
+    let short = frame::is_short();
     rivals::required();
     let lab = Lab::builder().clients(1).endpoints(TUNNELS + 3).start();
     let size = Size {
@@ -51,25 +53,21 @@ fn main() {
         rest: Duration::from_secs(if short { 0 } else { 3 }),
         checks: if short { 1 } else { 100 },
     };
-    let build = if cfg!(debug_assertions) { "UNOPTIMISED" } else { "release" };
-    println!("\nan endpoint falls silent, {} runs each, {build} build\n", size.runs);
-    println!(
-        "| {:<34} | {:>10} | {:>9} | {:>13} |",
-        "to the client's next answer", "median, s", "worst, s", "requests lost"
-    );
-    println!("|{:-<36}|{:->12}|{:->11}|{:->15}|", "", ":", ":", ":");
+    println!("\nan endpoint falls silent, {} runs each, {}\n", size.runs, frame::build());
+    let others = ["median, s", "worst, s", "requests lost"];
+    let table = Table::begin("to the client's next answer", 34, &others);
     let hands = ByHand::up(&lab);
     let by_loop = rivals::by_loop(&lab, 1);
-    let hand = row("a loop by hand", size, &lab, || settled(&lab, size));
+    let hand = row(&table, "a loop by hand", size, &lab, || settled(&lab, size));
     drop(by_loop);
     let keepalived = rivals::by_keepalived(&lab, 1);
     // Its first checks have to pass before a failed one says anything.
     std::thread::sleep(Duration::from_secs(2));
-    row("keepalived with a script a tunnel", size, &lab, || settled(&lab, size));
+    row(&table, "keepalived with a script a tunnel", size, &lab, || settled(&lab, size));
     drop((keepalived, hands));
     ByHand::down(&lab);
     let core = rivals::by_sing_box(&lab, 1);
-    let sing_box = row("sing-box, urltest at 1 s", size, &lab, || settled(&lab, size));
+    let sing_box = row(&table, "sing-box, urltest at 1 s", size, &lab, || settled(&lab, size));
     drop(core);
     rivals::forget_sing_box(&lab);
     let mut ours = f64::INFINITY;
@@ -81,14 +79,18 @@ fn main() {
             0 => "egressctl, one failed check",
             _ => "egressctl, confirm 1",
         };
-        ours = row(what, size, &lab, || normal_by_timer(&lab, size));
+        ours = row(&table, what, size, &lab, || normal_by_timer(&lab, size));
         timer.stop();
     }
     let of = |other: f64| {
         if other.is_finite() { format!("{:.3}", ours / other) } else { "-".to_owned() }
     };
-    println!("  confirm 1 takes {} of the loop by hand (aim: 0.5)", of(hand));
-    println!("  and {} of sing-box (aim: 0.1)", of(sing_box));
+    // One that never answered took longer than any aim.
+    frame::aim(
+        &format!("confirm 1 takes half of the loop by hand: {}", of(hand)),
+        ours <= hand * 0.5,
+    );
+    frame::aim(&format!("and a tenth of sing-box: {}", of(sing_box)), ours <= sing_box * 0.1);
     false_alarms(&lab, size);
 }
 
@@ -247,7 +249,7 @@ fn run(lab: &Lab, number: usize, limit: Duration) -> (Option<Duration>, usize) {
 }
 
 /// Runs one of them so often and prints how it went; the median in seconds.
-fn row(what: &str, size: Size, lab: &Lab, settle: impl Fn()) -> f64 {
+fn row(table: &Table, what: &str, size: Size, lab: &Lab, settle: impl Fn()) -> f64 {
     let mut all = Vec::new();
     let mut lost = Vec::new();
     for number in 0..size.runs {
@@ -256,9 +258,8 @@ fn row(what: &str, size: Size, lab: &Lab, settle: impl Fn()) -> f64 {
         lost.push(without);
         settle();
     }
-    all.sort_by(f64::total_cmp);
     lost.sort_unstable();
-    let (median, worst) = (all[all.len() / 2], all[all.len() - 1]);
+    let (median, worst) = (frame::median(&all), frame::quantile(&all, 1.0));
     let shown = |seconds: f64| {
         if seconds.is_finite() {
             format!("{seconds:.2}")
@@ -267,18 +268,14 @@ fn row(what: &str, size: Size, lab: &Lab, settle: impl Fn()) -> f64 {
         }
     };
     let lost = lost[lost.len() / 2];
-    println!("| {what:<34} | {:>10} | {:>9} | {lost:>13} |", shown(median), shown(worst));
+    table.row(what, &[shown(median), shown(worst), lost.to_string()]);
     median
 }
 
 /// How often a slot that lives loses its clients.
 fn false_alarms(lab: &Lab, size: Size) {
     println!("\nfalse alarms of a slot that lives, {} checks each\n", size.checks);
-    println!(
-        "| {:<34} | {:>17} | {:>11} | {:>6} |",
-        "probe", "30 % of packets lost", "all cores busy", "idle"
-    );
-    println!("|{:-<36}|{:->22}|{:->16}|{:->8}|", "", ":", ":", ":");
+    let table = Table::begin("probe", 34, &["30 % of packets lost", "all cores busy", "idle"]);
     for (what, probe, failures) in [
         ("timeout_sec 5, 2 failures", json!({ "timeout_sec": 5 }), 2),
         ("timeout_sec 1, 1 failure", json!({ "timeout_sec": 1 }), 1),
@@ -295,7 +292,7 @@ fn false_alarms(lab: &Lab, size: Size) {
         normal(lab);
         let endpoint = lab.client(1).endpoint().expect("the client is served");
         let lossy = alarms(lab, size.checks, Some(endpoint));
-        println!("| {what:<34} | {lossy:>20} | {busy:>14} | {idle:>6} |");
+        table.row(what, &[lossy, busy, idle].map(|count| count.to_string()));
     }
 }
 

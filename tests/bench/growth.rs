@@ -1,6 +1,7 @@
 //! How egressctl grows: from 5 slots to 250, from 30 clients to 10,000, listed and spread, from 8 candidates to 10,000.
 //!
-//! `cargo bench --bench growth` measures the release build, prints tables and plots, and takes a few minutes. With `-- --short`
+//! `cargo bench --bench growth` measures the release build, prints tables, and takes a few minutes. With `-- --plot FILE` it draws
+//! them into an SVG as well. With `-- --short`
 //! the small sizes are measured once, which shows that the benchmark still works. It fails where something of ours grows faster
 //! than n log n.
 //!
@@ -19,10 +20,12 @@
     reason = "a benchmark prints, and ends at the first thing that is not as it should be"
 )]
 
+mod frame;
 #[path = "../lab/mod.rs"]
 mod lab;
 mod vast;
 
+use frame::{Line, Table};
 use lab::client::Client;
 use lab::pool::{Pool, Step};
 use lab::{Lab, gateway, names, space};
@@ -49,7 +52,8 @@ fn main() {
     if let Some(at) = args.iter().position(|arg| arg == POINT) {
         return point(&args[at + 1..]);
     }
-    let short = args.iter().any(|arg| arg == "--short");
+    let short = frame::is_short();
+    let plot = frame::named("--plot");
     let lab = Lab::builder().clients(2).endpoints(8).start();
     let up_to = |most: usize, all: &[usize]| -> Vec<usize> {
         all.iter().copied().filter(|n| !short || *n <= most).collect()
@@ -57,7 +61,7 @@ fn main() {
     let many = up_to(100, &[30, 100, 300, 1_000, 3_000, 10_000]);
     let slots = up_to(10, &[5, 10, 25, 50, 100, 250]);
     let candidates = up_to(100, &[8, 30, 100, 300, 1_000, 3_000, 10_000]);
-    let mut steep = Vec::new();
+    let (mut steep, mut panels) = (Vec::new(), Vec::new());
     let sizes = |all: &[usize], of: &dyn Fn(usize) -> Size| -> Vec<(usize, Size)> {
         all.iter().map(|n| (*n, of(*n))).collect()
     };
@@ -69,7 +73,13 @@ fn main() {
         ("clients, spread", sizes(&many, &|n| Size { clients: n, spread: true, ..HOME })),
         ("candidates", sizes(&candidates, &|n| Size { candidates: n, ..HOME })),
     ] {
-        steep.extend(series(&lab, what, &sizes));
+        let (grows, lines) = series(&lab, what, &sizes);
+        steep.extend(grows);
+        panels.push((what, lines));
+    }
+    if let Some(file) = plot {
+        let title = format!("what grows with a pool, {}", frame::build());
+        fs::write(&file, frame::plot(&title, &panels)).expect("the plot can be written");
     }
     moving(&lab, if short { 100 } else { 10_000 });
     if !short {
@@ -123,8 +133,8 @@ fn point(args: &[String]) {
     println!("{text}");
 }
 
-/// Measures a row of sizes, and says what of it grows faster than n log n.
-fn series(lab: &Lab, what: &str, sizes: &[(usize, Size)]) -> Vec<String> {
+/// Measures a row of sizes; what of it grows faster than n log n, and the milliseconds for a plot.
+fn series(lab: &Lab, what: &str, sizes: &[(usize, Size)]) -> (Vec<String>, Vec<Line<'static>>) {
     let mut costs = Vec::new();
     for (n, size) in sizes {
         let spread = usize::from(size.spread);
@@ -144,25 +154,24 @@ fn series(lab: &Lab, what: &str, sizes: &[(usize, Size)]) -> Vec<String> {
         let applied = (0..5).map(load).fold(f64::INFINITY, f64::min);
         costs.push((*n, Cost([numbers[0], numbers[1], numbers[2], applied, numbers[3]])));
     }
-    println!("\n| {what:<16} | {} |", COSTS.map(|cost| format!("{cost:>14}")).join(" | "));
-    println!("|{:-<18}|{}|", "", COSTS.map(|_| format!("{:->16}", ":")).join("|"));
+    println!();
+    let table = Table::begin(what, 16, &COSTS);
     for (n, Cost(cost)) in &costs {
-        println!("| {n:>16} | {} |", cost.map(|ms| format!("{ms:>14.2}")).join(" | "));
+        table.row(&n.to_string(), &cost.map(|cost| format!("{cost:.2}")));
     }
-    let most = costs.iter().map(|(_, cost)| cost.0[1]).fold(0.0, f64::max);
-    println!("\n  decide, move");
-    for (n, Cost(cost)) in &costs {
-        let bar: String =
-            (1..=60).take_while(|n| f64::from(*n) <= cost[1] / most * 60.0).map(|_| '█').collect();
-        println!("  {n:>6} {bar} {:.2} ms", cost[1]);
-    }
+    // Memory is no milliseconds.
+    let line = |place: usize| -> Line<'static> {
+        (COSTS[place], costs.iter().map(|(n, cost)| (*n, cost.0[place])).collect())
+    };
+    let lines = (0..COSTS.len() - 1).map(line).collect();
     // The larger half of the sizes: below, what a process costs anyhow is larger than what grows.
-    let [.., (small, before), _, (large, after)] = costs[..] else { return Vec::new() };
+    let [.., (small, before), _, (large, after)] = costs[..] else { return (Vec::new(), lines) };
     let grown = |n: usize| n as f64 * (n as f64).ln();
-    (0..COSTS.len())
+    let steep = (0..COSTS.len())
         .filter(|cost| after.0[*cost] / before.0[*cost] > grown(large) / grown(small) * CHANCE)
         .map(|cost| format!("{what}: {} from {small} to {large}", COSTS[cost]))
-        .collect()
+        .collect();
+    (steep, lines)
 }
 
 /// A policy of so many clients of which one of five slots has its share; the lab's two are among them.
@@ -219,7 +228,8 @@ fn moving(lab: &Lab, clients: usize) {
         loads.len(),
         step.report["duration_ms"]
     );
-    println!("  aim: one, under {TRANSACTION_MS} ms, none lost");
+    let met = loads.len() == 1 && took < TRANSACTION_MS && lost == 0;
+    frame::aim(&format!("one, under {TRANSACTION_MS} ms, none lost"), met);
     lab.heal(dead);
     assert_eq!(lab.gw().egressctl(&["down", "home"]).code, Some(0));
     fs::remove_dir_all(lab.gw().state_dir().join("home")).unwrap();
@@ -248,12 +258,12 @@ fn counted<T: Send>(client: &Client, work: impl FnOnce() -> T + Send) -> (u32, u
 
 /// What one client can download through the gateway, with few clients in the policy and with many.
 fn throughput(lab: &Lab) {
-    println!("\n| {:<28} | {:>14} |", "clients in the policy", "Mbit/s, 5 times");
-    println!("|{:-<30}|{:->17}|", "", ":");
+    println!();
+    let table = Table::begin("clients in the policy", 28, &["Mbit/s, 5 times          "]);
     for clients in [30, 10_000, 30, 10_000] {
         let _pool = pool(lab, clients);
         let all: Vec<String> = (0..5).map(|_| format!("{:.0}", download(lab))).collect();
-        println!("| {clients:<28} | {:>15} |", all.join(" "));
+        table.row(&clients.to_string(), &[all.join(" ")]);
         assert_eq!(lab.gw().egressctl(&["down", "home"]).code, Some(0));
         fs::remove_dir_all(lab.gw().state_dir().join("home")).unwrap();
     }

@@ -16,11 +16,13 @@
     reason = "a benchmark prints, and ends at the first thing that is not as it should be"
 )]
 
+mod frame;
 mod vast;
 
 use egressctl::machine::Decision;
 use egressctl::pool::PoolState;
 use egressctl::pool::state::{Content, Mode};
+use frame::Table;
 use std::time::Duration;
 use vast::{Bench, Size, interface, median, slot};
 
@@ -30,17 +32,15 @@ const LARGE: Size = Size { slots: 250, clients: 10_000, candidates: 10_000, spre
 const SHORT: Size = Size { slots: 25, clients: 1_000, candidates: 1_000, spread: false };
 
 fn main() {
-    let is_short = std::env::args().any(|arg| arg == "--short");
-    let (size, runs) = if is_short { (SHORT, 1) } else { (LARGE, 15) };
+    let (size, runs) = if frame::is_short() { (SHORT, 1) } else { (LARGE, 15) };
     let Size { slots, clients, candidates, .. } = size;
-    let build = if cfg!(debug_assertions) { "UNOPTIMISED" } else { "release" };
     println!(
-        "\n{slots} slots, {clients} clients, {candidates} candidates, {runs} runs, {build} build\n"
+        "\n{slots} slots, {clients} clients, {candidates} candidates, {runs} runs, {}\n",
+        frame::build()
     );
-    println!("| {:<44} | {:>12} | {:>10} | {:>8} |", "", "decide, ms", "diff, ms", "commands");
-    println!("|{:-<46}|{:->14}|{:->12}|{:->10}|", "", ":", ":", ":");
+    let table = Table::begin("", 44, &["decide, ms", "diff, ms", "commands"]);
     let mut bench = Bench::new(size);
-    row("first run: a list, as many tested as slots", runs.min(3), &bench, |bench| {
+    row(&table, "first run: a list, as many tested as slots", runs.min(3), &bench, |bench| {
         let (decision, took) = bench.decide();
         assert_eq!(decision.wished.to, "NORMAL");
         (decision, took)
@@ -49,19 +49,19 @@ fn main() {
     assert_eq!((to.as_str(), bench.state.as_ref().unwrap().mode), ("NORMAL", Mode::Normal));
     bench.all_tested();
     bench.later(Duration::from_secs(10));
-    row("steady", runs, &bench, Bench::decide);
+    row(&table, "steady", runs, &bench, Bench::decide);
     let failing = slot(7);
     bench.dead.insert(interface(&failing));
     bench.step();
     bench.later(Duration::from_secs(10));
-    row("a slot stops serving, its clients move", runs, &bench, |bench| {
+    row(&table, "a slot stops serving, its clients move", runs, &bench, |bench| {
         let (decision, took) = bench.decide();
         assert_eq!(decision.wished.to, "LOCAL_REPAIR");
         (decision, took)
     });
     bench.step();
     bench.later(Duration::from_secs(10));
-    row("the slot is repaired", runs, &bench, |bench| {
+    row(&table, "the slot is repaired", runs, &bench, |bench| {
         let (decision, took) = bench.decide();
         let slot = &decision.wished.state.slots[&interface(&failing)];
         assert!(matches!(slot.content, Content::Loaded(_)) && decision.wished.to == "NORMAL");
@@ -71,6 +71,7 @@ fn main() {
 
 /// Measures one kind of decision from one moment, and the plan for it.
 fn row(
+    table: &Table,
     what: &str,
     runs: usize,
     from: &Bench,
@@ -86,5 +87,5 @@ fn row(
         commands = count;
     }
     let (decided, planned) = (median(decisions), median(plans));
-    println!("| {what:<44} | {decided:>12.1} | {planned:>10.1} | {commands:>8} |");
+    table.row(what, &[format!("{decided:.1}"), format!("{planned:.1}"), commands.to_string()]);
 }

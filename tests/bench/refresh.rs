@@ -18,9 +18,11 @@
     reason = "a benchmark prints, and ends at the first thing that is not as it should be"
 )]
 
+mod frame;
 #[path = "../lab/mod.rs"]
 mod lab;
 
+use frame::Table;
 use lab::pool::Pool;
 use lab::source::{Says, by_http};
 use lab::{Lab, provider};
@@ -35,30 +37,24 @@ const GIVEN_UP: f64 = 3.0;
 const MOST: f64 = 1.2;
 
 fn main() {
-    let short = std::env::args().any(|arg| arg == "--short");
+    let short = frame::is_short();
     let (listed, parallels) = if short { (40, &[32][..]) } else { (300, &[16, 32, 64][..]) };
     let living = listed / ONE_IN;
-    let build = if cfg!(debug_assertions) { "UNOPTIMISED" } else { "release" };
-    println!("\n{listed} candidates, {living} work, {build} build\n");
-    println!(
-        "| {:<34} | {:>8} | {:>6} | {:>5} | {:>7} | {:>12} | {:>8} | {:>5} |",
-        "", "parallel", "tested", "steps", "seconds", "longest step", "floor, s", "ratio"
-    );
-    println!(
-        "|{:-<36}|{:->10}|{:->8}|{:->7}|{:->9}|{:->14}|{:->10}|{:->7}|",
-        "", ":", ":", ":", ":", ":", ":", ":"
-    );
+    println!("\n{listed} candidates, {living} work, {}\n", frame::build());
+    let others = ["parallel", "tested", "steps", "seconds", "longest step", "floor, s", "ratio"];
+    let table = Table::begin("", 34, &others);
+    let mut worst = 0.0_f64;
     for parallel in parallels {
-        refresh(listed, *parallel, short);
+        worst = worst.max(refresh(&table, listed, *parallel, short));
     }
     println!(
         "  floor: the dead that were tested, {GIVEN_UP} s for as many as are tested at a time; the living are free"
     );
-    println!("  aim: a ratio of {MOST} at most");
+    frame::aim(&format!("a ratio of {MOST} at most: {worst:.2}"), worst <= MOST);
 }
 
-/// A first run and a full refresh, with so many tested side by side.
-fn refresh(listed: usize, parallel: usize, short: bool) {
+/// A first run and a full refresh, with so many tested side by side; the larger of their ratios.
+fn refresh(table: &Table, listed: usize, parallel: usize, short: bool) -> f64 {
     let living = listed / ONE_IN;
     let slots = living.min(5);
     // One more endpoint, at whose address the dead ones are: nothing that is sent there arrives.
@@ -80,19 +76,20 @@ fn refresh(listed: usize, parallel: usize, short: bool) {
         policy["params"] = json!({ "health_check_interval_sec": 10 });
     };
     let pool = Pool::new(&lab, |policy| change(policy, 20));
-    row(&lab, "first run, until enough passed", parallel, 1);
+    let first = row(table, &lab, "first run, until enough passed", parallel, 1);
     pool.serves(slots);
     if short {
-        return;
+        return first;
     }
     let pool = Pool::new(&lab, |policy| change(policy, listed));
     assert_eq!(lab.gw().egressctl(&["refresh", "home"]).code, Some(0));
-    row(&lab, "full refresh, all tested, in service", parallel, 2);
+    let full = row(table, &lab, "full refresh, all tested, in service", parallel, 2);
     pool.serves(slots);
     assert_eq!(lab.capture.leaks(), [], "in service no packet of a client leaves in clear");
+    first.max(full)
 }
 
-fn row(lab: &Lab, what: &str, parallel: usize, generation: u64) {
+fn row(table: &Table, lab: &Lab, what: &str, parallel: usize, generation: u64) -> f64 {
     let begun = Instant::now();
     let (steps, longest) = until(lab, generation);
     let (all, longest) = (begun.elapsed().as_secs_f64(), longest.as_secs_f64());
@@ -101,9 +98,17 @@ fn row(lab: &Lab, what: &str, parallel: usize, generation: u64) {
     let dead = tested.values().filter(|tested| tested.get("failed").is_some()).count();
     let floor = dead.div_ceil(parallel) as f64 * GIVEN_UP;
     let (tested, ratio) = (tested.len(), all / floor);
-    println!(
-        "| {what:<34} | {parallel:>8} | {tested:>6} | {steps:>5} | {all:>7.1} | {longest:>12.1} | {floor:>8.0} | {ratio:>5.2} |"
-    );
+    let numbers = [
+        parallel.to_string(),
+        tested.to_string(),
+        steps.to_string(),
+        format!("{all:.1}"),
+        format!("{longest:.1}"),
+        format!("{floor:.0}"),
+        format!("{ratio:.2}"),
+    ];
+    table.row(what, &numbers);
+    ratio
 }
 
 /// Steps until the pool is of this generation and complete; how many, and how long the longest took.

@@ -19,12 +19,14 @@
     reason = "a benchmark prints, and ends at the first thing that is not as it should be"
 )]
 
+mod frame;
 #[path = "../lab/mod.rs"]
 mod lab;
 #[path = "../real_core/mod.rs"]
 mod real_core;
 mod rivals;
 
+use frame::Table;
 use lab::{Lab, gateway, names, space};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::ClockId;
@@ -32,7 +34,6 @@ use nix::unistd::Pid;
 use rivals::ByHand;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -71,7 +72,7 @@ fn main() {
         measure(&args[1..]);
         return;
     }
-    let short = args.iter().any(|arg| arg == "--short");
+    let short = frame::is_short();
     let runs = if short { 5 } else { 100 };
     let lab = Lab::builder().clients(1).endpoints(SLOTS + 3).start();
     settle(&lab);
@@ -136,14 +137,11 @@ fn bare(lab: &Lab) -> Cost {
 /// What an hour costs, from a minute of each: egressctl from its steps, the others from what they used.
 fn hours(lab: &Lab, costs: &[Cost], minute: Duration) {
     println!("\nan hour, from {:.1} s of each; five tunnels are watched\n", minute.as_secs_f64());
-    println!(
-        "| {:<34} | {:>10} | {:>11} | {:>12} |",
-        "", "CPU, s at 1 s", "CPU, s at 10 s", "resident, MB"
-    );
-    println!("|{:-<36}|{:->15}|{:->16}|{:->14}|", "", ":", ":", ":");
+    let table = Table::begin("", 34, &["CPU, s at 1 s", "CPU, s at 10 s", "resident, MB"]);
     let of_one = quantile(costs, 0.5, |cost| cost.all_ms) / 1000.0;
     let peak = quantile(costs, 0.5, |cost| cost.memory_mb);
     hour(
+        &table,
         "egressctl, with its children",
         of_one * 3_600.0,
         of_one * 360.0,
@@ -173,7 +171,7 @@ fn hours(lab: &Lab, costs: &[Cost], minute: Duration) {
         };
         let ((often, resident), (seldom, _)) = (watch(&begin, 1), watch(&begin, 10));
         drop(running.take());
-        hour(name, often, seldom, &format!("{resident:.1}"));
+        hour(&table, name, often, seldom, &format!("{resident:.1}"));
     }
     ByHand::down(lab);
     let core = std::cell::RefCell::new(None);
@@ -189,11 +187,11 @@ fn hours(lab: &Lab, costs: &[Cost], minute: Duration) {
         pid
     };
     let ((often, resident), (seldom, _)) = (watch(&begin, 1), watch(&begin, 10));
-    hour("sing-box, urltest, its own WireGuard", often, seldom, &format!("{resident:.1}"));
+    hour(&table, "sing-box, urltest, its own WireGuard", often, seldom, &format!("{resident:.1}"));
 }
 
-fn hour(what: &str, often: f64, seldom: f64, resident: &str) {
-    println!("| {what:<34} | {often:>13.0} | {seldom:>14.0} | {resident:>12} |");
+fn hour(table: &Table, what: &str, often: f64, seldom: f64, resident: &str) {
+    table.row(what, &[format!("{often:.0}"), format!("{seldom:.0}"), resident.to_owned()]);
 }
 
 /// Runs egressctl once by a process that measures.
@@ -259,26 +257,16 @@ fn peak_mb(status: &str) -> Option<f64> {
 /// One figure of a cost.
 type Figure = fn(&Cost) -> f64;
 
-/// The value below which a share of all lie.
+/// The value of one figure below which a share of all lie.
 fn quantile(costs: &[Cost], share: f64, of: Figure) -> f64 {
-    let mut all: Vec<f64> = costs.iter().map(of).collect();
-    all.sort_by(f64::total_cmp);
-    let place = (all.len() - 1) as f64 * share;
-    // The places of a hundred values fit any integer.
-    all[format!("{place:.0}").parse::<usize>().expect("a number")]
+    frame::quantile(&costs.iter().map(of).collect::<Vec<_>>(), share)
 }
 
 /// Prints the table that README.md shows.
 fn print(costs: &[Cost], plans: &[Cost], started: &[String], bare: &[f64]) {
-    let build = if cfg!(debug_assertions) { "UNOPTIMISED" } else { "release" };
-    let mut text = format!(
-        "\nsteady step, {SLOTS} slots, {CLIENTS} clients, {} runs, {build} build\n\n",
-        costs.len()
-    );
-    let head = ["", "median", "95 %", "plan, median"];
-    writeln!(text, "| {:<28} | {:>8} | {:>8} | {:>12} |", head[0], head[1], head[2], head[3])
-        .unwrap();
-    writeln!(text, "|{:-<30}|{:->10}|{:->10}|{:->14}|", "", ":", ":", ":").unwrap();
+    let (runs, build) = (costs.len(), frame::build());
+    println!("\nsteady step, {SLOTS} slots, {CLIENTS} clients, {runs} runs, {build}\n");
+    let table = Table::begin("", 28, &["median", "95 %", "plan, median"]);
     let rows: [(&str, Figure); 4] = [
         ("wall time, ms", |cost| cost.wall_ms),
         ("own CPU, ms", |cost| cost.own_ms),
@@ -286,31 +274,21 @@ fn print(costs: &[Cost], plans: &[Cost], started: &[String], bare: &[f64]) {
         ("peak memory, MB", |cost| cost.memory_mb),
     ];
     for (name, of) in rows {
-        let (median, high) = (quantile(costs, 0.5, of), quantile(costs, 0.95, of));
-        let plan = quantile(plans, 0.5, of);
-        writeln!(text, "| {name:<28} | {median:>8.1} | {high:>8.1} | {plan:>12.1} |").unwrap();
+        let all = [quantile(costs, 0.5, of), quantile(costs, 0.95, of), quantile(plans, 0.5, of)];
+        table.row(name, &all.map(|figure| format!("{figure:.1}")));
     }
     let count = started.len();
-    writeln!(text, "| {:<28} | {count:>8} | {count:>8} | {:>12} |", "processes started", "")
-        .unwrap();
+    table.row("processes started", &[count.to_string(), count.to_string(), String::new()]);
     for command in started {
-        writeln!(text, "  started: {command}").unwrap();
+        println!("  started: {command}");
     }
-    let mut bare = bare.to_vec();
-    bare.sort_by(f64::total_cmp);
-    let bare = bare[bare.len() / 2];
-    let ratio = quantile(costs, 0.5, |cost| cost.wall_ms) / bare;
-    writeln!(text, "  the bare commands, one after the other: {bare:.1} ms of wall time").unwrap();
-    let own = quantile(costs, 0.5, |cost| cost.own_ms);
-    let all = quantile(costs, 0.5, |cost| cost.all_ms);
-    let memory = quantile(costs, 0.5, |cost| cost.memory_mb);
-    let word = |met: bool| if met { "met" } else { "MISSED" };
-    writeln!(text, "  aim: at most {PROCESSES} processes: {}", word(count <= PROCESSES)).unwrap();
-    writeln!(text, "  aim: own CPU under {CPU_MS} ms: {}", word(own < CPU_MS)).unwrap();
-    writeln!(text, "  aim: CPU with children at most {ALL_MS} ms: {}", word(all <= ALL_MS))
-        .unwrap();
-    let met = word(ratio <= WALL);
-    writeln!(text, "  aim: at most {WALL} times the bare commands: {ratio:.2}: {met}").unwrap();
-    writeln!(text, "  aim: under {MEMORY_MB} MB: {}", word(memory < MEMORY_MB)).unwrap();
-    print!("{text}");
+    let bare = frame::median(bare);
+    let [wall, own, all, memory] = rows.map(|(_, of)| quantile(costs, 0.5, of));
+    let ratio = wall / bare;
+    println!("  the bare commands, one after the other: {bare:.1} ms of wall time");
+    frame::aim(&format!("at most {PROCESSES} processes"), count <= PROCESSES);
+    frame::aim(&format!("own CPU under {CPU_MS} ms"), own < CPU_MS);
+    frame::aim(&format!("CPU with children at most {ALL_MS} ms"), all <= ALL_MS);
+    frame::aim(&format!("at most {WALL} times the bare commands: {ratio:.2}"), ratio <= WALL);
+    frame::aim(&format!("under {MEMORY_MB} MB"), memory < MEMORY_MB);
 }
