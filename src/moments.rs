@@ -31,19 +31,25 @@ impl Moments for Moment {
 
 impl<T: Moments> Moments for Option<T> {
     fn each_moment(&mut self, see: &mut dyn FnMut(&mut Moment)) {
-        self.iter_mut().for_each(|one| one.each_moment(see));
+        for one in self.iter_mut() {
+            one.each_moment(see);
+        }
     }
 }
 
 impl<T: Moments> Moments for Vec<T> {
     fn each_moment(&mut self, see: &mut dyn FnMut(&mut Moment)) {
-        self.iter_mut().for_each(|one| one.each_moment(see));
+        for one in self.iter_mut() {
+            one.each_moment(see);
+        }
     }
 }
 
 impl<K, T: Moments> Moments for BTreeMap<K, T> {
     fn each_moment(&mut self, see: &mut dyn FnMut(&mut Moment)) {
-        self.values_mut().for_each(|one| one.each_moment(see));
+        for one in self.values_mut() {
+            one.each_moment(see);
+        }
     }
 }
 
