@@ -43,6 +43,7 @@ mod on_trial;
 mod plan;
 mod policy_invalid;
 mod pool_crash;
+mod pool_cut;
 mod pool_direct;
 mod pool_drift;
 mod pool_edited;
