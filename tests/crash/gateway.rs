@@ -593,6 +593,7 @@ fn canonical(value: &Value, alive: &[usize]) -> String {
             // Checks that were made are remembered, whatever came of the change that they led to.
             let counts = ["failures", "passes", "retests_failed", "retests_passed", "unknown"];
             let passing = [
+                "half_hour",
                 "latency_ms",
                 "smoothed_ms",
                 "duration_ms",
