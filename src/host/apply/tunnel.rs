@@ -24,6 +24,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// A daemon whose device went needs some milliseconds to take its socket away.
 const PARTING: Duration = Duration::from_millis(500);
 
+/// A daemon that has lost its socket ends within milliseconds, and later where the machine is busy.
+const ENDING: Duration = Duration::from_secs(3);
+
 /// A daemon that lives answers within a few milliseconds.
 const ALIVE: Duration = Duration::from_millis(300);
 
@@ -128,19 +131,27 @@ fn delete(interface: &Interface) -> anyhow::Result<()> {
 /// another network namespace is left alone: the start will say that the name is taken. Tells whether
 /// a socket was taken away.
 fn part_from(socket: &Path) -> anyhow::Result<bool> {
-    if !socket.exists() || until(PARTING, || Ok(!socket.exists()))? || serves_elsewhere(socket) {
+    if !socket.exists() || until(PARTING, || Ok(!socket.exists()))? {
+        return Ok(false);
+    }
+    let (lives, is_here) = (answers(socket), is_listed(socket));
+    if lives && !is_here {
         return Ok(false);
     }
     match std::fs::remove_file(socket) {
-        Ok(()) => Ok(true),
-        Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(why) => Err(why).with_context(|| format!("removing {}", socket.display())),
+        Ok(()) => {}
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(why) => return Err(why).with_context(|| format!("removing {}", socket.display())),
     }
+    if lives {
+        // On its way out it takes away whatever lies in that place, which must not be the next one's.
+        until(ENDING, || Ok(!is_listed(socket)))?;
+    }
+    Ok(true)
 }
 
-/// Whether a daemon behind the socket says anything to a question of its protocol, and has opened it in
-/// another network namespace: the kernel lists sockets of this one alone.
-fn serves_elsewhere(socket: &Path) -> bool {
+/// Whether a daemon behind the socket says anything to a question of its protocol.
+fn answers(socket: &Path) -> bool {
     let talk = || -> std::io::Result<()> {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(ALIVE))?;
@@ -148,8 +159,13 @@ fn serves_elsewhere(socket: &Path) -> bool {
         stream.write_all(b"get=1\n\n")?;
         stream.read_exact(&mut [0])
     };
-    let is_here = |listed: &String| listed.lines().any(|line| line.ends_with(&shown(socket)));
-    talk().is_ok() && !std::fs::read_to_string("/proc/net/unix").as_ref().is_ok_and(is_here)
+    talk().is_ok()
+}
+
+/// Whether somebody has opened the socket in this network namespace: the kernel lists no other's.
+fn is_listed(socket: &Path) -> bool {
+    let is_here = |listed: String| listed.lines().any(|line| line.ends_with(&shown(socket)));
+    std::fs::read_to_string("/proc/net/unix").is_ok_and(is_here)
 }
 
 /// A socket as the kernel lists it: the last word of a line.
