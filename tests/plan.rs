@@ -86,6 +86,10 @@ fn snapshot(name: &str, text: &str, parts: &[(usize, &str)]) {
         let server = format!("{}:{}", names::endpoint(*k), names::port(*k));
         text = text
             .replace(&server, &format!("[server of {part}]"))
+            .replace(
+                &format!("get {} names no slot", names::endpoint(*k)),
+                &format!("get [server of {part}] names no slot"),
+            )
             .replace(&names::tunnel(*k).to_string(), &format!("[address of {part}]"))
             .replace(&format!("p{k}"), part);
     }
