@@ -24,7 +24,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Devices that exist for the sake of bound requests. The first is the uplink.
 pub const DEVICES: [&str; 10] =
@@ -44,6 +44,8 @@ pub struct Scene {
     pub world: World,
     pub sysctls: BTreeMap<String, String>,
     pub core: Core,
+    /// When it was so: put back later, all that is remembered is as long ago as it was then.
+    pub taken: Instant,
 }
 
 /// How a run ended.
@@ -361,7 +363,8 @@ impl Gateway {
             };
             settings().map(value).collect()
         });
-        Scene { policy, files, world: self.world(), sysctls, core: self.core.core().clone() }
+        let (world, core) = (self.world(), self.core.core().clone());
+        Scene { policy, files, world, sysctls, core, taken: Instant::now() }
     }
 
     /// Puts a scene back.
@@ -369,7 +372,7 @@ impl Gateway {
         let policy = self.folder.join("policies").join(format!("{POLICY}.json"));
         fs::write(policy, self.here(&scene.policy)).expect("a policy can be written");
         *self.core.core() = scene.core.clone();
-        self.put_files(&scene.files);
+        self.put_files(&renewed(&scene.files, scene.taken.elapsed()));
         self.set_world(&scene.world);
         self.gw.inside(|| {
             for (path, value) in &scene.sysctls {
@@ -554,18 +557,40 @@ pub fn collect(root: &Path, below: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>
     }
 }
 
+/// Files in which what is remembered is as long ago as it was so much earlier.
+pub fn renewed(files: &BTreeMap<PathBuf, Vec<u8>>, later: Duration) -> BTreeMap<PathBuf, Vec<u8>> {
+    let ms = i64::try_from(later.as_millis()).expect("no test lasts for so long");
+    let each = |(path, bytes): (&PathBuf, &Vec<u8>)| {
+        let name = path.file_name().unwrap_or_default();
+        let remembers = ["state.json", "state.json.bak", "journal.json", "trial.json"];
+        let value = serde_json::from_slice::<Value>(bytes);
+        let Some(mut value) = value.ok().filter(|_| remembers.iter().any(|one| name == *one))
+        else {
+            return (path.clone(), bytes.clone());
+        };
+        shift(&mut value, ms);
+        (path.clone(), value.to_string().into_bytes())
+    };
+    files.iter().map(each).collect()
+}
+
 /// Moves each moment back by so many seconds.
 fn age(value: &mut Value, sec: i64) {
+    shift(value, -sec * 1_000);
+}
+
+/// Moves each moment on by so many milliseconds.
+fn shift(value: &mut Value, ms: i64) {
     match value {
         Value::Object(map) if map.contains_key("up_ms") && map.contains_key("at") => {
             let up = map["up_ms"].as_i64().unwrap_or(0);
-            map.insert("up_ms".to_owned(), json!(up - sec * 1_000));
+            map.insert("up_ms".to_owned(), json!(up + ms));
             let at: jiff::Timestamp = map["at"].as_str().expect("a time").parse().expect("a time");
-            let at = at - jiff::SignedDuration::from_secs(sec);
+            let at = at + jiff::SignedDuration::from_millis(ms);
             map.insert("at".to_owned(), json!(at.to_string()));
         }
-        Value::Object(map) => map.values_mut().for_each(|value| age(value, sec)),
-        Value::Array(list) => list.iter_mut().for_each(|value| age(value, sec)),
+        Value::Object(map) => map.values_mut().for_each(|value| shift(value, ms)),
+        Value::Array(list) => list.iter_mut().for_each(|value| shift(value, ms)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

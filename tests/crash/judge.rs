@@ -4,7 +4,7 @@
 //! until then no client leaves by the uplink who would not have otherwise, and nothing is forgotten.
 
 use crate::cut::{self, Cut, Kept, Loss};
-use crate::gateway::{Gateway, Picture, Run, Scene, exits};
+use crate::gateway::{Gateway, Picture, Run, Scene, exits, renewed};
 use crate::left::{Fingerprint, fingerprint};
 use crate::stories::Cuttable;
 use crate::world::{World, load_barrier};
@@ -76,8 +76,8 @@ fn words(args: &[String]) -> Vec<&str> {
 }
 
 /// The power goes, and leaves these files.
-fn power_off(gateway: &Gateway, left: &Kept) -> Verdict {
-    gateway.put_files(left.as_ref().map_err(Clone::clone)?);
+fn power_off(gateway: &Gateway, left: &Kept, later: Duration) -> Verdict {
+    gateway.put_files(&renewed(left.as_ref().map_err(Clone::clone)?, later));
     reboot(gateway);
     Ok(())
 }
@@ -128,6 +128,7 @@ impl Known {
         gateway.put_back(scene);
         let in_flight_before = gateway.picture().in_flight;
         allow(&scene.world);
+        let before = gateway.placed(&gateway.scene().files);
         let begun = clocks();
         let whole = gateway.traced(&cut::tracer(&gateway.record(), None), &words(args));
         assert!(whole.code.is_some(), "{name}: {whole:?}");
@@ -136,7 +137,6 @@ impl Known {
         let places = cut::places(&trace);
         let outlives = ["core.invalid", "\"dns\""].iter().any(|word| scene.policy.contains(word));
         let left = (!outlives).then(|| {
-            let before = gateway.placed(&scene.files);
             let root = gateway.folder().join("state");
             (cut::after_each_power_loss(&root, &before, &trace), begun)
         });
@@ -235,16 +235,16 @@ impl Known {
         let history = gateway.history();
         let left =
             self.left.as_ref().and_then(|(left, begun)| Some((left.get(cut)?, begun.clone())));
-        let (off, begun) = if let Some((left, begun)) = left {
-            (power_off(gateway, left), begun)
+        let now = clocks();
+        let off = if let Some((left, begun)) = left {
+            power_off(gateway, left, now.since(&begun))
         } else {
-            let now = clocks();
-            (self.cut_off(gateway, cut), now)
+            self.cut_off(gateway, cut)
         };
         if let Err(why) = off {
             return Judgement { verdict: Err(why), is_known: false };
         }
-        let key = (fingerprint(&gateway.scene(), &begun), cut.loss.of_power());
+        let key = (fingerprint(&gateway.scene(), &now), cut.loss.of_power());
         let known = self.judged.lock().expect("no thread panicked").get(&key).cloned();
         let is_known = known.is_some();
         let verdict = known.unwrap_or_else(|| self.goes_on(gateway, cut, &history));
@@ -254,15 +254,15 @@ impl Known {
 
     /// Plays the run and cuts it off.
     fn cut_off(&self, gateway: &Gateway, cut: &Cut) -> Result<(), String> {
+        let before = cut.loss.of_power().then(|| gateway.placed(&gateway.scene().files));
         let begun = Instant::now();
         let ended = gateway.cut_off(cut, &words(&self.args));
         if cut.loss == Loss::Stop {
             self.ended_by_itself(gateway, &ended, begun.elapsed())?;
         }
-        if cut.loss.of_power() {
+        if let Some(before) = before {
             let root = gateway.folder().join("state");
             let trace = fs::read_to_string(gateway.record()).map_err(|why| why.to_string())?;
-            let before = gateway.placed(&self.scene.files);
             let left = cut::after_power_loss(&root, &before, &trace, cut.loss)?;
             gateway.put_files(&left);
             reboot(gateway);

@@ -47,9 +47,12 @@ pub fn fingerprint(scene: &Scene, begun: &Moment) -> Fingerprint {
 fn level(value: &mut Value, begun: &Moment) {
     match value {
         Value::Object(map) if map.contains_key("up_ms") && map.contains_key("at") => {
-            if map["up_ms"].as_i64().is_some_and(|up| up >= begun.up_ms) {
-                *value = "NOW".into();
-            }
+            // How long ago it was stays the same whenever a scene is put back.
+            let ago = map["up_ms"].as_i64().map(|up| (begun.up_ms - up + 500).div_euclid(1_000));
+            *value = match ago {
+                Some(ago) if ago > 0 => format!("{ago} s AGO in {}", map["boot"]).into(),
+                Some(_) | None => "NOW".into(),
+            };
         }
         Value::Object(map) => {
             for key in ["latency_ms", "smoothed_ms", "duration_ms", "elapsed_ms"] {

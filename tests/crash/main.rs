@@ -195,27 +195,45 @@ fn main() {
             .collect();
         (found, known)
     };
+    // What a scene remembers grows old while others are cut, and its windows end: where all are wanted,
+    // stories are cut as soon as they are played.
     let stories = told.len();
-    let learned = side_by_side(&gateways, told.into(), until, learn);
-    let (mut found, mut known) = (0, Vec::new());
-    println!("{} of {stories} stories are played", learned.len());
-    for (of_story, scenes) in learned {
-        found += of_story;
+    let at_once = if wanted.all { gateways.len() } else { stories.max(1) };
+    let rounds: Vec<Vec<_>> = told.chunks(at_once).map(<[_]>::to_vec).collect();
+    let (mut played, mut found, mut known, mut results) = (0, 0, Vec::new(), Vec::new());
+    let (mut total, mut cutting) = (0, Duration::ZERO);
+    for round in rounds {
+        let learned = side_by_side(&gateways, round.into(), until, &learn);
+        played += learned.len();
+        let mut scenes: Vec<Known> = Vec::new();
+        for (of_story, known) in learned {
+            found += of_story;
+            scenes.extend(known);
+        }
+        scenes.sort_by(|a, b| a.name.cmp(&b.name));
+        let order = order(&scenes, &wanted);
+        total += order.len();
+        let until = stories_begun + Duration::from_secs(wanted.seconds);
+        let (first, cuts_begun) = (known.len(), Instant::now());
+        results.extend(side_by_side(
+            &gateways,
+            order,
+            (!wanted.all).then_some(until),
+            |gateway, (n, cut)| {
+                let judged = scenes[n].cut(gateway, &cut);
+                if let Err(why) = &judged.verdict {
+                    println!("{}: {why}\n", label(&scenes[n], &cut));
+                }
+                (first + n, judged)
+            },
+        ));
+        cutting += cuts_begun.elapsed();
         known.extend(scenes);
     }
-    println!("{} of {found} scenes are known", known.len());
-    known.sort_by(|a, b| a.name.cmp(&b.name));
-    let order = order(&known, &wanted);
-    let total = order.len();
-    let (cuts_begun, until) = (Instant::now(), stories_begun + Duration::from_secs(wanted.seconds));
-    let results =
-        side_by_side(&gateways, order, (!wanted.all).then_some(until), |gateway, (n, cut)| {
-            let judged = known[n].cut(gateway, &cut);
-            if let Err(why) = &judged.verdict {
-                println!("{}: {why}\n", label(&known[n], &cut));
-            }
-            (n, judged)
-        });
+    println!(
+        "{played} of {stories} stories are played, {} of {found} scenes are known",
+        known.len()
+    );
     let unfit = endings.iter().filter(|is_fine| !**is_fine).count();
     let failed = unfit + results.iter().filter(|(_, judged)| judged.verdict.is_err()).count();
     for (n, known) in known.iter().enumerate() {
@@ -228,7 +246,7 @@ fn main() {
         known.len(),
         results.iter().filter(|(_, judged)| judged.is_known).count(),
         wanted.seed,
-        cuts_begun.elapsed().as_millis() * gateways.len() as u128 / results.len().max(1) as u128,
+        cutting.as_millis() * gateways.len() as u128 / results.len().max(1) as u128,
         gateways.len(),
     );
     let word = if failed == 0 { "ok" } else { "FAILED" };
