@@ -632,10 +632,14 @@ fn canonical(value: &Value, alive: &[usize]) -> String {
                 "rate",
                 "life",
             ];
+            // Told to people until a refresh comes to something, which of two ways back from Direct one may
+            // do and the other does not.
+            let told = "refresh_failed";
             let mut entries: Vec<String> = map
                 .iter()
                 .filter(|(key, value)| {
-                    !passing.contains(&key.as_str())
+                    key.as_str() != told
+                        && !passing.contains(&key.as_str())
                         && !counts.contains(&key.as_str())
                         && !value.is_null()
                 })
