@@ -203,7 +203,7 @@ fn main() {
     let (mut played, mut found, mut known, mut results) = (0, 0, Vec::new(), Vec::new());
     let (mut total, mut cutting) = (0, Duration::ZERO);
     for round in rounds {
-        let learned = side_by_side(&gateways, round.into(), until, &learn);
+        let learned = side_by_side(&gateways, round.into(), until, learn);
         played += learned.len();
         let mut scenes: Vec<Known> = Vec::new();
         for (of_story, known) in learned {
