@@ -6,9 +6,8 @@ use egressctl::observation::{
     AnyOrAll, Asker, Expect, Page, PageReading, Pages, PagesReading, Patience, Way,
 };
 use egressctl::url::Target;
-use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -180,27 +179,6 @@ fn questions_of_one_round_are_asked_side_by_side_and_each_is_over_in_its_own_tim
     assert!(why.starts_with("tls") || why.starts_with("protocol"), "{why}");
     let over = |index: usize| seen[index].at.up_ms;
     assert!(over(3) < over(0) && over(0) < over(1) && over(1) < over(2), "{seen:?}");
-}
-
-#[test]
-fn an_address_that_swallows_all_leaves_the_next_one_its_time() {
-    let port = says(GOOD);
-    // Who listens and takes nobody in swallows what comes once the queue is full.
-    let other = Ipv4Addr::new(127, 0, 0, 2);
-    let socket = || Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    let (full, at) = (socket(), SockAddr::from(SocketAddr::from((other, port))));
-    full.bind(&at).unwrap();
-    full.listen(0).unwrap();
-    let fills: Vec<Socket> = (0..4).map(|_| socket()).collect();
-    for one in &fills {
-        one.set_nonblocking(true).unwrap();
-        drop(one.connect(&at));
-    }
-    let mut question = question(&[port], AnyOrAll::All);
-    question.pages[0].addresses = vec![IpAddr::V4(other), HERE];
-    let (seen, took) = asked(&question);
-    assert!(seen.passes(&question), "{seen:?}");
-    assert!(took >= Duration::from_millis(300) && took < Duration::from_millis(700), "{took:?}");
 }
 
 /// An answer in chunks, one that ends with its connection, and one in pieces.
