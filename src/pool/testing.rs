@@ -120,8 +120,7 @@ impl Turn<'_> {
         if good >= enough {
             return Batch::Done;
         }
-        let left = self.left_to_test().min(self.left_to_ask());
-        let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        let millis = u64::try_from(self.left_to_test().as_millis()).unwrap_or(u64::MAX);
         let until = Enough { passed: enough.saturating_sub(good), millis };
         let interfaces = self.test_interfaces();
         let most = if interfaces.is_empty() { 0 } else { interfaces.len().max(AT_ONCE) };

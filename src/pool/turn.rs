@@ -219,13 +219,6 @@ impl<'a> Turn<'a> {
         interval.saturating_sub(self.now.since(&self.seen.started))
     }
 
-    /// What is left of the half of the step's budget in which it asks: the other half is for changing,
-    /// proving and undoing.
-    pub(super) fn left_to_ask(&self) -> Duration {
-        let half = Duration::from_secs(self.policy.params.step_budget_sec) / 2;
-        half.saturating_sub(self.now.since(&self.seen.started))
-    }
-
     /// Makes the decision that this turn amounts to.
     pub(super) fn finish(mut self, mut references: Vec<Question>) -> Decision<PoolState> {
         if !self.held && !self.by_hand {
