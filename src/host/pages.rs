@@ -73,14 +73,6 @@ struct Threads {
     receiver: Receiver<(Place, PageReading)>,
 }
 
-impl Threads {
-    fn begin() -> std::io::Result<Self> {
-        let (sender, receiver) = channel();
-        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        Ok(Self { bell, sender, receiver })
-    }
-}
-
 impl<'a> Asking<'a> {
     fn begin(questions: &[&'a Pages]) -> Self {
         let now = Instant::now();
@@ -234,10 +226,15 @@ fn start(
     question: &Pages,
     end: Instant,
 ) -> std::io::Result<()> {
-    if threads.is_none() {
-        *threads = Some(Threads::begin()?);
-    }
-    let Some(threads) = threads else { return Ok(()) };
+    let threads = match threads {
+        Some(threads) => threads,
+        None => {
+            let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+            let (sender, receiver) = channel();
+            let bell = Arc::new(eventfd(0, flags)?);
+            threads.insert(Threads { bell, sender, receiver })
+        }
+    };
     let (bell, sender) = (Arc::clone(&threads.bell), threads.sender.clone());
     let (page, way, expect) = (page.clone(), question.way.clone(), question.expect.clone());
     let work = move || {
