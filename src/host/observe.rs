@@ -8,9 +8,7 @@ use super::{
     carried, clock, core, delays, discover, gost, look, node, pages, provider, resolve, setting,
     trial,
 };
-use crate::observation::{
-    Pages, Question, Reading, StandbyReading, Trial, TrialReading, TrialResult, certain,
-};
+use crate::observation::{Pages, Question, Reading, StandbyReading, TrialReading, TrialResult};
 use anyhow::{Context as _, bail};
 use std::io;
 use std::path::Path;
@@ -31,7 +29,7 @@ pub struct Eyes<'a> {
     pub may_change: bool,
 }
 
-/// Answers `questions`, all but trials that were not begun because enough was known before.
+/// Answers all of `questions`.
 ///
 /// # Errors
 /// When the kernel or a clock cannot be read.
@@ -39,15 +37,10 @@ pub fn observe(
     questions: Vec<Question>,
     eyes: &Eyes<'_>,
 ) -> anyhow::Result<Vec<(Question, Reading)>> {
-    let questions = if eyes.may_change { questions } else { certain(questions) };
     let pages: Vec<&Pages> = questions.iter().filter_map(pages_of).collect();
-    let trials: Vec<&Trial> =
-        questions.iter().filter_map(trial_of).filter(|_| eyes.may_change).collect();
-    let is_alone = |question: &&Question| {
-        pages_of(question).is_none() && (trial_of(question).is_none() || !eyes.may_change)
-    };
-    let others: Vec<&Question> = questions.iter().filter(is_alone).collect();
-    let (seen, tried, others) = std::thread::scope(|threads| {
+    let others: Vec<&Question> =
+        questions.iter().filter(|question| pages_of(question).is_none()).collect();
+    let (seen, others) = std::thread::scope(|threads| {
         // What is answered here needs no thread: the pages, or else the last of the others.
         let here = if pages.is_empty() { others.split_last() } else { None };
         let (here, others) =
@@ -56,7 +49,6 @@ pub fn observe(
             .iter()
             .map(|question| Builder::new().spawn_scoped(threads, move || answer(question, eyes)))
             .collect();
-        let tried = trial::round(&trials, eyes.hands);
         let seen = pages::ask_all(&pages);
         let here = here.map(|question| answer(question, eyes));
         let join = |thread: io::Result<ScopedJoinHandle<'_, _>>| {
@@ -65,30 +57,23 @@ pub fn observe(
         };
         let others: Vec<anyhow::Result<Reading>> =
             started.into_iter().map(join).chain(here).collect();
-        (seen, tried, others)
+        (seen, others)
     });
-    let (mut seen, mut tried, mut others) =
-        (seen?.into_iter(), tried?.into_iter(), others.into_iter());
-    let mut readings = Vec::with_capacity(questions.len());
-    for question in questions {
-        let reading = if pages_of(&question).is_some() {
-            seen.next().map(Reading::Pages)
-        } else if eyes.may_change && trial_of(&question).is_some() {
-            tried.next().flatten().map(Reading::Trial)
+    let (mut seen, mut others) = (seen?.into_iter(), others.into_iter());
+    let reading = |question: &Question| {
+        if pages_of(question).is_some() {
+            seen.next().map(|seen| Ok(Reading::Pages(seen)))
         } else {
-            others.next().transpose()?
-        };
-        readings.extend(reading.map(|reading| (question, reading)));
-    }
-    Ok(readings)
+            others.next()
+        }
+    };
+    let readings: Vec<_> = questions.iter().map(reading).collect();
+    let together = questions.into_iter().zip(readings);
+    together.map(|(asked, seen)| Ok((asked, seen.context("a question has a reading")??))).collect()
 }
 
 fn pages_of(question: &Question) -> Option<&Pages> {
     if let Question::Pages(pages) = question { Some(pages) } else { None }
-}
-
-fn trial_of(question: &Question) -> Option<&Trial> {
-    if let Question::Trial(trial) = question { Some(trial) } else { None }
 }
 
 fn answer(question: &Question, eyes: &Eyes<'_>) -> anyhow::Result<Reading> {
@@ -112,6 +97,9 @@ fn answer(question: &Question, eyes: &Eyes<'_>) -> anyhow::Result<Reading> {
         Question::Tunnels(asked) => {
             Reading::Tunnels(Box::new(provider::tunnels(asked, eyes.folder, eyes.may_change)))
         }
+        Question::Trial(asked) if eyes.may_change => {
+            Reading::Trial(trial::trial(asked, eyes.hands)?)
+        }
         Question::Core(asked) => Reading::Core(Box::new(core::look(asked)?)),
         Question::Outline(source) => Reading::Outline(Box::new(discover::outline(source))),
         Question::Delays(asked) => Reading::Delays(delays::ask(asked)?),
@@ -123,7 +111,6 @@ fn answer(question: &Question, eyes: &Eyes<'_>) -> anyhow::Result<Reading> {
             clock::pause(Duration::from_millis(*millis));
             Reading::Waited
         }
-        // Nothing may be made: it is assumed to pass.
         Question::Trial(_) => {
             Reading::Trial(TrialReading { at: clock::now()?, result: TrialResult::Assumed })
         }
