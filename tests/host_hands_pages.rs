@@ -1,6 +1,6 @@
 //! Pages through a device: servers that answer, hang, refuse and lie.
 
-use egressctl::host::pages::{ask, ask_all};
+use egressctl::host::pages::ask;
 use egressctl::names::Interface;
 use egressctl::observation::{
     AnyOrAll, Asker, Expect, Page, PageReading, Pages, PagesReading, Patience, Way,
@@ -153,54 +153,6 @@ fn a_device_by_which_anything_comes_in_has_the_whole_time() {
     let two = Pages { patience: Some(patience), ..two };
     let (seen, took) = asked(&two);
     assert!(seen.passes(&two) && took < Duration::from_millis(150), "{took:?}");
-}
-
-#[test]
-fn questions_of_one_round_are_asked_side_by_side_and_each_is_over_in_its_own_time() {
-    let silent = serve(GOOD.to_owned(), NEVER).0;
-    let late = serve(GOOD.to_owned(), Duration::from_millis(300)).0;
-    let mut secret = question(&[says(GOOD)], AnyOrAll::Any);
-    secret.pages[0].url = Target::try_from(format!("https://127.0.0.1:{late}/")).unwrap();
-    let short = Pages { timeout_ms: 200, ..question(&[silent], AnyOrAll::Any) };
-    let all = [
-        short,
-        question(&[late], AnyOrAll::Any),
-        question(&[silent, silent], AnyOrAll::All),
-        question(&[says(GOOD)], AnyOrAll::Any),
-        secret,
-    ];
-    let begun = Instant::now();
-    let seen = ask_all(&all.iter().collect::<Vec<_>>()).unwrap();
-    let took = begun.elapsed();
-    assert!(took >= Duration::from_millis(790) && took < Duration::from_secs(1), "{took:?}");
-    let passed: Vec<bool> = seen.iter().zip(&all).map(|(seen, asked)| seen.passes(asked)).collect();
-    assert_eq!(passed, [false, true, false, true, false]);
-    let Some(PageReading::Broken(why)) = &seen[4].pages[0] else { panic!("{:?}", seen[4]) };
-    assert!(why.starts_with("tls") || why.starts_with("protocol"), "{why}");
-    let over = |index: usize| seen[index].at.up_ms;
-    assert!(over(3) < over(0) && over(0) < over(1) && over(1) < over(2), "{seen:?}");
-}
-
-/// An answer in chunks, one that ends with its connection, and one in pieces.
-#[test]
-fn an_answer_is_understood_however_it_comes() {
-    for (text, good) in [
-        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", true),
-        ("HTTP/1.0 200 OK\r\n\r\nhello", true),
-        ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", true),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello", false),
-        ("SSH-2.0-x\r\n", false),
-        ("", false),
-    ] {
-        let mut asked_for = question(&[says(text)], AnyOrAll::All);
-        asked_for.expect = Expect::Bytes(5);
-        let (seen, took) = asked(&asked_for);
-        assert_eq!(seen.passes(&asked_for), good, "{text:?}: {seen:?}");
-        assert!(took < Duration::from_millis(700), "{text:?}: {took:?}");
-        let broken =
-            matches!(&seen.pages[0], Some(PageReading::Broken(why)) if why.starts_with("protocol"));
-        assert!(good || broken, "{text:?}: {seen:?}");
-    }
 }
 
 #[test]

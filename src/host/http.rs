@@ -6,7 +6,6 @@
 
 mod failure;
 mod forget;
-mod plain;
 mod proxy;
 mod wire;
 
@@ -24,17 +23,13 @@ use ureq::http::{HeaderMap, Request, Response, header};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::unversioned::transport::{Connector as _, RustlsConnector};
 use ureq::{Agent, Body};
-use wire::{Bound, Given, MAX_ADDRESSES, Way};
+use wire::{Bound, Given, Way};
 
 pub use failure::AskFailure;
-pub(in crate::host) use plain::{Got, Plain};
 pub use ureq::tls::Certificate;
 
 /// The longest head of an answer that is read; usual ones have 1 KiB.
 const MAX_HEAD: usize = 16 * 1024;
-
-/// What servers are told about who asks.
-const USER_AGENT: &str = concat!("egressctl/", env!("CARGO_PKG_VERSION"));
 
 /// The way out.
 #[derive(Clone, Copy, Debug)]
@@ -199,7 +194,6 @@ fn addresses_for(ask: &Ask<'_>, target: &Target) -> Result<Vec<SocketAddr>, AskF
         return Err(AskFailure::Unreachable(format!("no address of {} is known", target.host())));
     }
     addresses.sort_by_key(IpAddr::is_ipv6);
-    addresses.truncate(MAX_ADDRESSES);
     Ok(addresses.into_iter().map(|address| SocketAddr::new(address, target.port())).collect())
 }
 
@@ -241,7 +235,7 @@ fn agent_for(
         // ureq fills 256 KiB with zeros for each ask otherwise, a tenth of the CPU of a steady step.
         .input_buffer_size(MAX_HEAD + 1_024)
         .output_buffer_size(4 * 1024)
-        .user_agent(USER_AGENT)
+        .user_agent(concat!("egressctl/", env!("CARGO_PKG_VERSION")))
         .build();
     let named = |device: &Interface| Some(device.as_str().to_owned());
     let way = match ask.via {

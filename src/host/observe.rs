@@ -8,7 +8,7 @@ use super::{
     carried, clock, core, delays, discover, gost, look, node, pages, provider, resolve, setting,
     trial,
 };
-use crate::observation::{Pages, Question, Reading, StandbyReading, TrialReading, TrialResult};
+use crate::observation::{Question, Reading, StandbyReading, TrialReading, TrialResult};
 use anyhow::{Context as _, bail};
 use std::io;
 use std::path::Path;
@@ -37,43 +37,21 @@ pub fn observe(
     questions: Vec<Question>,
     eyes: &Eyes<'_>,
 ) -> anyhow::Result<Vec<(Question, Reading)>> {
-    let pages: Vec<&Pages> = questions.iter().filter_map(pages_of).collect();
-    let others: Vec<&Question> =
-        questions.iter().filter(|question| pages_of(question).is_none()).collect();
-    let (seen, others) = std::thread::scope(|threads| {
-        // What is answered here needs no thread: the pages, or else the last of the others.
-        let here = if pages.is_empty() { others.split_last() } else { None };
-        let (here, others) =
-            here.map_or((None, others.as_slice()), |(last, others)| (Some(*last), others));
+    let readings: Vec<anyhow::Result<Reading>> = std::thread::scope(|threads| {
+        // The last one is answered here: a thread less.
+        let Some((last, others)) = questions.split_last() else { return Vec::new() };
         let started: Vec<_> = others
             .iter()
             .map(|question| Builder::new().spawn_scoped(threads, move || answer(question, eyes)))
             .collect();
-        let seen = pages::ask_all(&pages);
-        let here = here.map(|question| answer(question, eyes));
+        let last = answer(last, eyes);
         let join = |thread: io::Result<ScopedJoinHandle<'_, _>>| {
             let thread = thread.context("starting a thread")?;
             thread.join().unwrap_or_else(|_| bail!("a thread that observed panicked"))
         };
-        let others: Vec<anyhow::Result<Reading>> =
-            started.into_iter().map(join).chain(here).collect();
-        (seen, others)
+        started.into_iter().map(join).chain([last]).collect()
     });
-    let (mut seen, mut others) = (seen?.into_iter(), others.into_iter());
-    let reading = |question: &Question| {
-        if pages_of(question).is_some() {
-            seen.next().map(|seen| Ok(Reading::Pages(seen)))
-        } else {
-            others.next()
-        }
-    };
-    let readings: Vec<_> = questions.iter().map(reading).collect();
-    let together = questions.into_iter().zip(readings);
-    together.map(|(asked, seen)| Ok((asked, seen.context("a question has a reading")??))).collect()
-}
-
-fn pages_of(question: &Question) -> Option<&Pages> {
-    if let Question::Pages(pages) = question { Some(pages) } else { None }
+    questions.into_iter().zip(readings).map(|(asked, seen)| Ok((asked, seen?))).collect()
 }
 
 fn answer(question: &Question, eyes: &Eyes<'_>) -> anyhow::Result<Reading> {

@@ -1,25 +1,16 @@
-//! Asks pages, each through its device.
-//!
-//! All questions of a round are asked by one loop, which waits for all their sockets at once. Only what
-//! speaks TLS or goes through a proxy has a thread of its own.
+//! Asks pages through one device.
 //!
 //! **Invariant:** all of a question is over at its timeout, and the first good answer ends it where
 //! one is enough.
 
-mod round;
-mod silence;
-
+use super::carried::{self, Packets};
 use super::clock;
-use super::http::{self, Ask, AskFailure, Got, Plain, Via};
-use crate::observation::{Expect, Page, PageReading, Pages, PagesReading, Way};
-use crate::time::Moment;
-use anyhow::Context as _;
-use round::Round;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::io::Errno;
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use super::http::{self, Ask, AskFailure, Via};
+use crate::names::Interface;
+use crate::observation::{
+    AnyOrAll, Expect, Page, PageReading, Pages, PagesReading, Patience, Silence, Way,
+};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
@@ -29,240 +20,210 @@ const KEPT: usize = 256;
 /// More than the least that is wished for, so that a page that has just that is seen whole.
 const MARGIN: usize = 1_024;
 
+/// No clock overflows on an hour, and no probe takes one.
+const LONGEST: Duration = Duration::from_secs(3_600);
+
+/// How long after the timeout a thread may take to say that it is over.
+const SLACK: Duration = Duration::from_millis(50);
+
 /// Asks.
 ///
 /// # Errors
-/// When the clock cannot be read, or the kernel lets nobody wait.
+/// When the clock cannot be read.
 pub fn ask(question: &Pages) -> anyhow::Result<PagesReading> {
-    let mut all = ask_all(&[question])?;
-    all.pop().context("a question has a reading")
-}
-
-/// Asks all of `questions` side by side; the readings are in their order.
-///
-/// # Errors
-/// When the clock cannot be read, or the kernel lets nobody wait.
-pub fn ask_all(questions: &[&Pages]) -> anyhow::Result<Vec<PagesReading>> {
-    let mut asking = Asking::begin(questions);
-    while asking.go_on()? {
-        asking.wait()?;
-    }
-    asking.into_readings()
-}
-
-/// Which page of which question.
-#[derive(Clone, Copy)]
-struct Place {
-    round: usize,
-    page: usize,
-}
-
-/// All that is asked at once.
-struct Asking<'a> {
-    rounds: Vec<(Round<'a>, Option<Moment>)>,
-    plain: Vec<(Place, Plain<'a>)>,
-    threads: Option<Threads>,
-}
-
-/// Pages that are asked by threads. One that hangs is left behind; it ends at its own timeout or with
-/// this process.
-struct Threads {
-    /// Is readable when a reading was sent.
-    bell: Arc<OwnedFd>,
-    sender: Sender<(Place, PageReading)>,
-    receiver: Receiver<(Place, PageReading)>,
-}
-
-impl<'a> Asking<'a> {
-    fn begin(questions: &[&'a Pages]) -> Self {
-        let now = Instant::now();
-        let rounds = questions.iter().map(|asked| (Round::begin(asked, now), None)).collect();
-        Self { rounds, plain: Vec::new(), threads: None }
-    }
-
-    /// Asks what is due; whether there is anything left to wait for.
-    fn go_on(&mut self) -> anyhow::Result<bool> {
-        let mut is_open = false;
-        for (number, (round, over)) in self.rounds.iter_mut().enumerate() {
-            while let Some(index) = round.due(Instant::now()) {
-                let Some(page) = round.question.pages.get(index) else { break };
-                let place = Place { round: number, page: index };
-                let (question, end) = (round.question, round.end());
-                match begin(page, &question.way, &question.expect, end) {
-                    Begun::Over(reading) => round.take(index, reading),
-                    Begun::Plain(plain) => self.plain.push((place, *plain)),
-                    Begun::Slow => {
-                        if let Err(why) = start(&mut self.threads, place, page, question, end) {
-                            let failed =
-                                PageReading::NotBindable(format!("starting a thread: {why}"));
-                            round.take(index, failed);
-                        }
-                    }
-                }
-            }
-            if round.is_over() {
-                if over.is_none() {
-                    *over = Some(clock::now()?);
-                }
-            } else {
-                is_open = true;
-            }
+    let end = Instant::now() + Duration::from_millis(question.timeout_ms).min(LONGEST);
+    let pages = if let ([page], None) = (question.pages.as_slice(), question.patience) {
+        vec![Some(ask_one(page, &question.way, &question.expect, end))]
+    } else {
+        let mut round = Round::new(question, end);
+        match question.require {
+            AnyOrAll::All => round.start_all(),
+            AnyOrAll::Any => round.one_after_another(),
         }
-        let rounds = &self.rounds;
-        self.plain.retain(|(place, _)| {
-            rounds.get(place.round).is_some_and(|(round, _)| !round.is_over())
-        });
-        Ok(is_open)
-    }
-
-    /// Waits until something comes or is due, and takes what came.
-    fn wait(&mut self) -> anyhow::Result<()> {
-        let now = Instant::now();
-        let open = self.rounds.iter().filter(|(round, _)| !round.is_over());
-        let next = open.map(|(round, _)| round.next(now));
-        let next = next.chain(self.plain.iter().map(|(_, plain)| plain.until())).min();
-        let left = next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now));
-        let mut sockets: Vec<PollFd<'_>> = Vec::with_capacity(self.plain.len() + 1);
-        for (_, plain) in &self.plain {
-            let (socket, flags) = plain.waits_for();
-            sockets.push(PollFd::from_borrowed_fd(socket, flags));
-        }
-        if let Some(threads) = &self.threads {
-            sockets.push(PollFd::from_borrowed_fd(threads.bell.as_fd(), PollFlags::IN));
-        }
-        match poll(&mut sockets, Some(&Timespec::try_from(left)?)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(why) => return Err(why).context("waiting for pages"),
-        }
-        let ready: Vec<bool> = sockets.iter().map(|socket| !socket.revents().is_empty()).collect();
-        drop(sockets);
-        let now = Instant::now();
-        let mut readings: Vec<(Place, PageReading)> = Vec::new();
-        let mut ready = ready.into_iter();
-        for (place, plain) in &mut self.plain {
-            let is_ready = ready.next().unwrap_or(false);
-            let Some((round, _)) = self.rounds.get(place.round) else { continue };
-            if let Some(result) = plain.go(is_ready, now) {
-                readings.push((*place, told(result, &round.question.way)));
-            }
-        }
-        self.plain.retain(|(place, _)| {
-            !readings.iter().any(|(done, _)| done.round == place.round && done.page == place.page)
-        });
-        if let Some(threads) = &self.threads {
-            if ready.next().unwrap_or(false) {
-                // Whatever the counter says, all that was sent is taken.
-                let _ = rustix::io::read(&threads.bell, &mut [0; 8]);
-            }
-            readings.extend(threads.receiver.try_iter());
-        }
-        for (place, reading) in readings {
-            if let Some((round, _)) = self.rounds.get_mut(place.round) {
-                round.take(place.page, reading);
-            }
-        }
-        Ok(())
-    }
-
-    fn into_readings(self) -> anyhow::Result<Vec<PagesReading>> {
-        let rounds = self.rounds.into_iter();
-        rounds
-            .map(|(round, at)| {
-                let at = at.context("a question is over")?;
-                Ok(PagesReading { at, pages: round.into_readings() })
-            })
-            .collect()
-    }
-}
-
-/// How a page is being asked.
-enum Begun<'a> {
-    Over(PageReading),
-    Plain(Box<Plain<'a>>),
-    /// Only somebody who waits can ask it.
-    Slow,
-}
-
-fn begin<'a>(page: &'a Page, way: &'a Way, expect: &Expect, end: Instant) -> Begun<'a> {
-    let resolves = matches!(way, Way::Proxy(_));
-    if page.addresses.is_empty() && page.url.address().is_none() && !resolves {
-        return Begun::Over(PageReading::NoAddress);
-    }
-    let Some(ask) = asked(page, way, expect, end) else {
-        return Begun::Over(PageReading::TimedOut);
+        round.readings
     };
-    if resolves || page.url.is_https() {
-        return Begun::Slow;
+    Ok(PagesReading { at: clock::now()?, pages })
+}
+
+/// Pages on their way. A thread that hangs is left behind; it ends at its own timeout or with this
+/// process.
+struct Round<'a> {
+    question: &'a Pages,
+    end: Instant,
+    /// The device, while nothing has come in by it.
+    silent: Option<Watch<'a>>,
+    readings: Vec<Option<PageReading>>,
+    sender: Sender<(usize, PageReading)>,
+    receiver: Receiver<(usize, PageReading)>,
+}
+
+impl<'a> Round<'a> {
+    fn new(question: &'a Pages, end: Instant) -> Self {
+        let (sender, receiver) = channel();
+        let readings = vec![None; question.pages.len()];
+        Self { question, end, silent: Watch::begin(question), readings, sender, receiver }
     }
-    match Plain::begin(ask, &page.url) {
-        Ok(plain) => Begun::Plain(Box::new(plain)),
-        Err(failure) => Begun::Over(reading_of(failure, way)),
+
+    fn start_all(&mut self) {
+        for (index, page) in self.question.pages.iter().enumerate() {
+            self.start(index, page);
+        }
+        for _ in &self.question.pages {
+            if self.wait(self.end + SLACK).is_none() {
+                break;
+            }
+        }
+        for reading in &mut self.readings {
+            reading.get_or_insert(PageReading::TimedOut);
+        }
+    }
+
+    /// Asks the first page, the next one joining when those before have failed or been silent for
+    /// a quarter of the time or as long as the question says, so that a healthy tunnel costs one request.
+    fn one_after_another(&mut self) {
+        let quarter = self.question.timeout_ms / 4;
+        let sooner = self.question.patience.map_or(quarter, |patience| patience.next_page_ms);
+        let patience = Duration::from_millis(sooner.min(quarter));
+        let mut waiting = 0_u32;
+        let mut asked = 0_usize;
+        for (index, page) in self.question.pages.iter().enumerate() {
+            self.start(index, page);
+            waiting += 1;
+            asked += 1;
+            let is_last = asked == self.question.pages.len();
+            let until =
+                if is_last { self.end + SLACK } else { (Instant::now() + patience).min(self.end) };
+            while waiting > 0 {
+                match self.wait(until) {
+                    Some(true) => return,
+                    Some(false) => waiting -= 1,
+                    None => break,
+                }
+            }
+            if self.is_over() {
+                break;
+            }
+        }
+        for reading in self.readings.iter_mut().take(asked) {
+            reading.get_or_insert(PageReading::TimedOut);
+        }
+    }
+
+    fn start(&mut self, index: usize, page: &Page) {
+        let (page, way) = (page.clone(), self.question.way.clone());
+        let (expect, end, sender) = (self.question.expect.clone(), self.end, self.sender.clone());
+        let work = move || {
+            // Nobody listens any more when another page was good first.
+            drop(sender.send((index, ask_one(&page, &way, &expect, end))));
+        };
+        if let Err(why) = Builder::new().name("page".to_owned()).spawn(work) {
+            let failed = PageReading::NotBindable(format!("starting a thread: {why}"));
+            drop(self.sender.send((index, failed)));
+        }
+    }
+
+    /// Takes the next reading and says whether it is a good one; `None` when `until` came first, or
+    /// the device has been silent for too long.
+    fn wait(&mut self, until: Instant) -> Option<bool> {
+        let (index, reading) = loop {
+            let now = Instant::now();
+            self.look(now);
+            let stop = until.min(self.end + SLACK);
+            let next = self.silent.as_ref().map_or(stop, |silent| silent.next(now).min(stop));
+            match self.receiver.recv_timeout(next.saturating_duration_since(now)) {
+                Ok(seen) => break seen,
+                Err(RecvTimeoutError::Timeout) if !self.is_over() && next < stop => {}
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
+            }
+        };
+        let good = self.question.expect.accepts(&reading);
+        if let Some(place) = self.readings.get_mut(index) {
+            *place = Some(reading);
+        }
+        Some(good)
     }
 }
 
-/// `None`: the time is over.
-fn asked<'a>(page: &'a Page, way: &'a Way, expect: &Expect, end: Instant) -> Option<Ask<'a>> {
+impl Round<'_> {
+    /// Looks whether the device is still silent, and ends the round when it has been for long enough.
+    fn look(&mut self, now: Instant) {
+        match self.silent.as_ref().map(|silent| silent.judge(now)) {
+            None | Some(Silence::Lasts) => {}
+            Some(Silence::Broken) => self.silent = None,
+            Some(Silence::Over) => self.end = now,
+        }
+    }
+
+    /// Whether the time is over, or the device was silent for too long.
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.end
+    }
+}
+
+/// A device by which nothing has come in since it was asked.
+struct Watch<'a> {
+    device: &'a Interface,
+    patience: Patience,
+    began: Instant,
+    before: Packets,
+}
+
+impl<'a> Watch<'a> {
+    /// `None`: the question wants no such thing, or the device's counters cannot be read.
+    fn begin(question: &'a Pages) -> Option<Self> {
+        let Way::Device { device, .. } = &question.way else { return None };
+        let (patience, before) = (question.patience?, carried::packets(device)?);
+        Some(Self { device, patience, began: Instant::now(), before })
+    }
+
+    /// When the next look may say something else.
+    fn next(&self, now: Instant) -> Instant {
+        let at = |millis| self.began + Duration::from_millis(millis).min(LONGEST);
+        let sooner = at(self.patience.unanswered_ms);
+        if sooner > now { sooner } else { at(self.patience.silent_ms) }
+    }
+
+    fn judge(&self, now: Instant) -> Silence {
+        let waited = now.saturating_duration_since(self.began);
+        if waited < Duration::from_millis(self.patience.unanswered_ms) {
+            return Silence::Lasts;
+        }
+        // Counters that cannot be read any more say nothing, and the pages have their whole time.
+        let Some(packets) = carried::packets(self.device) else { return Silence::Broken };
+        self.patience.judge(
+            u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+            packets.sent.saturating_sub(self.before.sent),
+            packets.received.saturating_sub(self.before.received),
+        )
+    }
+}
+
+fn ask_one(page: &Page, way: &Way, expect: &Expect, end: Instant) -> PageReading {
     let via = match way {
         Way::Main => Via::Main,
         Way::Device { device, mark: None } => Via::Device(device),
         Way::Device { device, mark: Some(mark) } => Via::DeviceMark(device, *mark),
         Way::Proxy(proxy) => Via::Proxy(*proxy),
     };
+    let resolves = matches!(way, Way::Proxy(_));
+    if page.addresses.is_empty() && page.url.address().is_none() && !resolves {
+        return PageReading::NoAddress;
+    }
     let timeout = end.saturating_duration_since(Instant::now());
+    if timeout.is_zero() {
+        return PageReading::TimedOut;
+    }
     let max_body = match expect {
         Expect::Bytes(least) => least.saturating_add(MARGIN),
         Expect::AnyAnswer | Expect::Status(_) | Expect::Address => KEPT,
     };
-    let addresses = &page.addresses;
-    let ask = Ask { url: page.url.as_str(), via, timeout, max_body, addresses };
-    (!timeout.is_zero()).then_some(ask)
-}
-
-/// Starts a thread that asks a page.
-fn start(
-    threads: &mut Option<Threads>,
-    place: Place,
-    page: &Page,
-    question: &Pages,
-    end: Instant,
-) -> std::io::Result<()> {
-    let threads = match threads {
-        Some(threads) => threads,
-        None => {
-            let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-            let (sender, receiver) = channel();
-            let bell = Arc::new(eventfd(0, flags)?);
-            threads.insert(Threads { bell, sender, receiver })
-        }
-    };
-    let (bell, sender) = (Arc::clone(&threads.bell), threads.sender.clone());
-    let (page, way, expect) = (page.clone(), question.way.clone(), question.expect.clone());
-    let work = move || {
-        // Nobody listens any more when another page was good first.
-        drop(sender.send((place, ask_one(&page, &way, &expect, end))));
-        let _ = rustix::io::write(&bell, &1_u64.to_ne_bytes());
-    };
-    Builder::new().name("page".to_owned()).spawn(work).map(drop)
-}
-
-/// Asks a page, and waits for it.
-fn ask_one(page: &Page, way: &Way, expect: &Expect, end: Instant) -> PageReading {
-    let Some(ask) = asked(page, way, expect, end) else { return PageReading::TimedOut };
-    let got = http::get(&ask).map(|answer| Got {
-        status: answer.status,
-        body: answer.body,
-        elapsed: answer.elapsed,
-    });
-    told(got, way)
-}
-
-fn told(result: Result<Got, AskFailure>, way: &Way) -> PageReading {
-    match result {
-        Ok(got) => PageReading::Answer {
-            status: got.status,
-            body: beginning(&got.body),
-            bytes: got.body.len(),
-            elapsed_ms: u64::try_from(got.elapsed.as_millis()).unwrap_or(u64::MAX),
+    let ask = Ask { url: page.url.as_str(), via, timeout, max_body, addresses: &page.addresses };
+    match http::get(&ask) {
+        Ok(answer) => PageReading::Answer {
+            status: answer.status,
+            body: beginning(&answer.body),
+            bytes: answer.body.len(),
+            elapsed_ms: u64::try_from(answer.elapsed.as_millis()).unwrap_or(u64::MAX),
         },
         Err(failure) => reading_of(failure, way),
     }

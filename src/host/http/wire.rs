@@ -21,7 +21,7 @@ use ureq::unversioned::transport::{
 use ureq::{Error, Timeout};
 
 /// As many addresses as ureq has room for.
-pub(super) const MAX_ADDRESSES: usize = 16;
+const MAX_ADDRESSES: usize = 16;
 
 /// Answers with the addresses that were given, and asks nobody.
 #[derive(Debug)]
@@ -136,24 +136,10 @@ fn reach(
     wait: Duration,
 ) -> Result<Socket, AskFailure> {
     let unconnected = |why: io::Error| unconnected(address, &why);
-    let socket = tied(address, device, mark)?;
-    let wait = wait.max(Duration::from_millis(1));
-    socket.connect_timeout(&SockAddr::from(address), wait).map_err(unconnected)?;
-    socket.set_tcp_nodelay(true).map_err(unconnected)?;
-    Ok(socket)
-}
-
-/// A socket for an address, tied to a device and a mark.
-pub(super) fn tied(
-    address: SocketAddr,
-    device: Option<&str>,
-    mark: Option<Mark>,
-) -> Result<Socket, AskFailure> {
     let unbindable =
         |what: String, why: io::Error| AskFailure::NotBindable(format!("{what}: {why}"));
     let domain = Domain::for_address(address);
-    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))
-        .map_err(|why| unconnected(address, &why))?;
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP)).map_err(unconnected)?;
     if let Some(device) = device {
         socket
             .bind_device(Some(device.as_bytes()))
@@ -162,6 +148,9 @@ pub(super) fn tied(
     if let Some(mark) = mark {
         socket.set_mark(mark.0).map_err(|why| unbindable(format!("mark {mark}"), why))?;
     }
+    let wait = wait.max(Duration::from_millis(1));
+    socket.connect_timeout(&SockAddr::from(address), wait).map_err(unconnected)?;
+    socket.set_tcp_nodelay(true).map_err(unconnected)?;
     Ok(socket)
 }
 
