@@ -40,8 +40,8 @@ impl Table {
             .collect();
         let table = Self { widths };
         table.row(first, others);
-        let rule: String =
-            table.widths[1..].iter().map(|width| format!("{:->1$}|", ":", width + 2)).collect();
+        let rule = |width: &usize| format!("{:->1$}|", ":", width + 2);
+        let rule = table.widths[1..].iter().map(rule).collect::<Vec<_>>().concat();
         println!("|{:-<1$}|{rule}", "", width + 2);
         table
     }
@@ -49,11 +49,12 @@ impl Table {
     /// Prints a row.
     pub fn row<T: AsRef<str>>(&self, first: &str, others: &[T]) {
         assert_eq!(others.len() + 1, self.widths.len(), "a cell a column");
-        let cells: String = others
+        let cells: Vec<String> = others
             .iter()
             .zip(&self.widths[1..])
             .map(|(cell, width)| format!(" {:>width$} |", cell.as_ref()))
             .collect();
+        let cells = cells.concat();
         println!("| {first:<0$} |{cells}", self.widths[0]);
     }
 }
