@@ -618,7 +618,6 @@ fn canonical(value: &Value, alive: &[usize]) -> String {
             // Checks that were made are remembered, whatever came of the change that they led to.
             let counts = ["failures", "passes", "retests_failed", "retests_passed", "unknown"];
             let passing = [
-                "half_hour",
                 "latency_ms",
                 "smoothed_ms",
                 "duration_ms",
@@ -647,6 +646,11 @@ fn canonical(value: &Value, alive: &[usize]) -> String {
                 .collect();
             entries.sort();
             format!("{{{}}}", entries.join(",\n"))
+        }
+        // Checks count for the half hour that they were made in, and no cut decides when the next begins.
+        Value::Array(list) if list.iter().any(|item| item.get("half_hour").is_some()) => {
+            let sum = |key: &str| list.iter().filter_map(|item| item[key].as_u64()).sum::<u64>();
+            format!("[{} of {}]", sum("passed"), sum("checks"))
         }
         Value::Array(list) => {
             let mut items: Vec<String> = list.iter().map(|item| canonical(item, alive)).collect();
