@@ -17,7 +17,7 @@ use crate::kernel::World;
 use crate::kernel::read::sha256;
 use crate::names::PolicyName;
 use crate::observation::{Question, Reading};
-use crate::outcome::Report;
+use crate::outcome::{Report, harmless};
 use crate::policy::Kind;
 use crate::time::Moment;
 use serde::{Deserialize, Serialize};
@@ -151,7 +151,7 @@ impl Bundle {
                 "has format version {version}, newer than {VERSION}: use the newer egressctl"
             )),
             Some(_) => serde_json::from_value(value)
-                .map_err(|error| format!("is not understood: {error}: record it again")),
+                .map_err(|error| harmless(&format!("is not understood: {error}: record it again"))),
             None => Err("is no bundle: `step --record FILE` writes one".to_owned()),
         }
     }

@@ -7,6 +7,7 @@ use super::{Blank, Bundle, fingerprint};
 use crate::explain::{Decided, Explain, asked, evidence};
 use crate::machine::{Considered, Machine, Subject};
 use crate::observation::{Observation, Reading};
+use crate::outcome::harmless;
 use crate::record::Record;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -27,8 +28,10 @@ pub struct Replayed {
 /// # Errors
 /// Why the state in it is not understood.
 pub fn replay<M: Machine>(policy: &M::Policy, bundle: &Bundle) -> Result<Replayed, String> {
-    let record: Record<M::State> = serde_json::from_value(bundle.state.clone())
-        .map_err(|error| format!("its state is not understood: {error}"))?;
+    let record: Record<M::State> =
+        serde_json::from_value(bundle.state.clone()).map_err(|error| {
+            format!("its state is not understood: {}", harmless(&error.to_string()))
+        })?;
     let subject = Subject::<M> {
         name: &bundle.policy,
         policy,
