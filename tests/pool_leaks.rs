@@ -7,7 +7,7 @@ use lab::pool::{Pool, exit_of, provider_wg, setting};
 use lab::{Builder, Lab, names, space};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -298,6 +298,21 @@ fn a_port_forward_answers_by_the_wan_and_nothing_new_comes_in_from_a_slot() {
         ] {
             assert!(!reaches(&spaces.prov, to), "{to} is reached from inside a tunnel");
         }
+        let bound = |at: &space::Space, from: Ipv4Addr, port: u16| {
+            let socket = at.inside(|| UdpSocket::bind((from, port)).unwrap());
+            socket.set_read_timeout(Some(Duration::from_millis(800))).unwrap();
+            socket
+        };
+        let heard = bound(&client, names::client(1), 8024);
+        let mut buffer = [0_u8; 16];
+        // What a provider sends may bear the address of another client, whom the LAN lets in.
+        spaces.prov.batch(&format!("addr add {}/32 dev lo\n", names::client(2)));
+        let feigned = bound(&spaces.prov, names::client(2), 8024);
+        feigned.send_to(b"from a tunnel", (names::client(1), 8024)).unwrap();
+        assert!(heard.recv(&mut buffer).is_err(), "a feigned client is let in");
+        let true_one = bound(&spaces.clients[1], names::client(2), 8024);
+        true_one.send_to(b"hello", (names::client(1), 8024)).unwrap();
+        assert_eq!(heard.recv(&mut buffer).unwrap(), 5, "the client itself is");
         // The same doors are open without the tunnel, so the test asks something.
         assert!(reaches(&client, (Ipv4Addr::new(10, 77, 0, 1), 8023).into()));
     });

@@ -18,6 +18,12 @@ impl Layout {
         out.push_str(
             "  chain barrier { type filter hook forward priority filter; policy accept;\n",
         );
+        // First of all: what a provider sends may bear the address of a client.
+        let tunnels: BTreeSet<&Interface> = self.slots.keys().chain(&self.other_tunnels).collect();
+        if !tunnels.is_empty() {
+            let tunnels = names(tunnels.into_iter());
+            let _ = writeln!(out, "    iifname {tunnels} ct state new drop");
+        }
         if self.six.is_some() {
             if !self.lan.is_empty() {
                 let _ =
@@ -41,10 +47,6 @@ impl Layout {
         }
         out.push_str("    ip saddr @clients meta mark . oifname @way accept\n");
         let _ = writeln!(out, "    ip saddr @clients {no}");
-        if !self.slots.is_empty() {
-            let tunnels = names(self.slots.keys().chain(&self.other_tunnels));
-            let _ = writeln!(out, "    iifname {tunnels} ct state new drop");
-        }
         out.push_str("  }\n");
         if !self.users.is_empty() {
             let near = names_with("lo", self.lan.iter());
