@@ -192,6 +192,7 @@ pub fn open_locked<B: DeserializeOwned, J: DeserializeOwned>(
         notes: Vec::new(),
         is_state_whole,
         is_journal_there: false,
+        is_begun: false,
         _lock: lock,
     };
     if is_state_bad {

@@ -69,38 +69,60 @@ impl<M: Machine> Run<'_, M> {
         self.carry_out(seen, decision, steps, before, report)
     }
 
-    /// Carries out a decision and those that follow from what is seen of it, in one transaction.
+    /// Carries out a decision and those that follow from what is seen of it, in one transaction. What
+    /// this run cannot bring to its end, because a file cannot be written or the kernel cannot be read, it
+    /// takes back itself: the next one may be long in coming.
     fn carry_out(
         &mut self,
         seen: &Observation,
         first: &Decision<M::State>,
-        mut steps: Vec<Step>,
+        steps: Vec<Step>,
         mut before: Before,
-        mut report: Report,
+        report: Report,
     ) -> anyhow::Result<Report> {
         let mut decision = first.clone();
+        match self.go_through(seen, &mut decision, steps, &mut before, report.clone()) {
+            Err(error) if self.held.is_open() => {
+                let undone = self.with(decision.undone);
+                self.undo(&before, undone, report, &format!("{error:#}"))
+            }
+            done => done,
+        }
+    }
+
+    /// Goes from one decision to the next until one is committed or undone.
+    fn go_through(
+        &mut self,
+        seen: &Observation,
+        decision: &mut Decision<M::State>,
+        mut steps: Vec<Step>,
+        before: &mut Before,
+        mut report: Report,
+    ) -> anyhow::Result<Report> {
+        let held = decision.held.clone();
+        let undone = decision.undone.clone();
         let mut changes = 0;
         for tries in 0.. {
             let desired = complete(&self.record, decision.wished.world.clone());
             before.makes.extend(desired.tunnels.keys().cloned());
             settings::in_flight(&mut before.flights, &decision.wished.settings);
-            self.begin(&before, &report, &steps, &decision)?;
+            self.begin(before, &report, &steps, decision)?;
             let actual = match self.attempt(&steps, &decision.checks, &desired, &before.makes) {
                 Ok(actual) => actual,
                 Err(Trouble::Change(why)) => {
-                    return self.undo(&before, self.with(first.undone.clone()), report, &why);
+                    return self.undo(before, self.with(undone), report, &why);
                 }
                 Err(Trouble::Answer(failed)) => {
                     if self.uplink_answers(&decision.references)? {
-                        return self.refused(&decision, &failed, &before, report);
+                        return self.refused(decision, &failed, before, report);
                     }
                     let why = "the WAN went down while the change was being proven";
-                    return self.undo(&before, self.with(first.held.clone()), report, why);
+                    return self.undo(before, self.with(held), report, why);
                 }
             };
             let written = settings::write_all(&decision.wished.settings);
             changes += steps.len() + written.values().filter(|w| **w == Written::Done).count();
-            match self.proof(&decision, seen, &written, tries)? {
+            match self.proof(decision, seen, &written, tries)? {
                 Proof::Ask(_) => anyhow::bail!("the machine asks without end"),
                 Proof::Next(next) => {
                     let desired = complete(&self.record, next.wished.world.clone());
@@ -108,11 +130,10 @@ impl<M: Machine> Run<'_, M> {
                     report.reasons.retain(|said| !decision.wished.reasons.contains(said));
                     report.reasons.extend(next.wished.reasons.iter().cloned());
                     report.to = Some(next.wished.to.clone());
-                    decision = *next;
+                    *decision = *next;
                 }
                 Proof::Settle(future, settled) => {
-                    let done =
-                        Done { decision: &decision, world: &actual, written: &written, changes };
+                    let done = Done { decision, world: &actual, written: &written, changes };
                     return self.settle(&future, settled, &done, before, report);
                 }
                 Proof::Unknown(why) => return Ok(stuck(report, &why)),
@@ -185,7 +206,7 @@ impl<M: Machine> Run<'_, M> {
         future: &Future<M::State>,
         settled: Settled,
         done: &Done<'_, M::State>,
-        mut before: Before,
+        before: &mut Before,
         mut report: Report,
     ) -> anyhow::Result<Report> {
         report.to = Some(future.to.clone());
@@ -202,12 +223,12 @@ impl<M: Machine> Run<'_, M> {
                 Ok(actual) => actual,
                 Err(Trouble::Change(why)) => {
                     let undone = self.with(done.decision.undone.clone());
-                    return self.undo(&before, undone, report, &why);
+                    return self.undo(before, undone, report, &why);
                 }
                 Err(Trouble::Answer(failed)) => {
                     let undone = self.with(done.decision.undone.clone());
                     let why = failed.into_values().next().unwrap_or_default();
-                    return self.undo(&before, undone, report, &why);
+                    return self.undo(before, undone, report, &why);
                 }
             };
         }
@@ -219,7 +240,7 @@ impl<M: Machine> Run<'_, M> {
         left.retain(|setting, edit| !stands(setting, edit));
         if !left.is_empty() {
             settings::in_flight(&mut before.flights, &left);
-            self.begin(&before, &report, &[], done.decision)?;
+            self.begin(before, &report, &[], done.decision)?;
             for (setting, written) in settings::write_all(&left) {
                 match written {
                     Written::Done | Written::Overtaken { .. } => {}

@@ -46,9 +46,12 @@ impl<M: Machine> Run<'_, M> {
         match restored {
             Ok(()) => {
                 self.record = record;
-                self.held.commit(&self.record, &clock::now()?)?;
                 report.to =
                     self.record.machine.as_ref().map(|state| M::stands(state).0.into_owned());
+                if let Err(error) = self.held.commit(&self.record, &clock::now()?) {
+                    // All is as it was, and the journal tells the next run to look whether it still is.
+                    report = report.because("state", format!("{error:#}"));
+                }
                 Ok(report.ended(Ending::RolledBack, Exit::RolledBack))
             }
             Err(failure) => Ok(stuck(report, &failure)),

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 
 type Fault = fn(&Gateway);
 
-pub const FAULTS: [(&str, Fault); 11] = [
+pub const FAULTS: [(&str, Fault); 12] = [
     ("a_disk_that_is_full_loses_nothing", full_disk),
     ("c46_a_state_folder_that_cannot_be_written_keeps_every_path", read_only),
+    ("a_state_that_cannot_be_written_takes_the_change_back_in_the_same_run", no_commit),
     ("a_file_that_cannot_be_read_is_named_and_nothing_is_lost", unreadable),
     ("c44_a_zero_byte_state_with_a_good_file_beside_it_is_taken_from_its_backup", zero_bytes),
     ("a_spoilt_file_moves_nobody", spoilt),
@@ -118,6 +119,8 @@ fn full_disk(gateway: &Gateway) {
     let wished = targets(gateway, &scene);
     let history = gateway.history();
     let (mut refused, mut done) = (0, 0);
+    gateway.put_back(&scene);
+    let before = gateway.picture().world;
     for pages in 8..36 {
         let when = format!("{pages} pages");
         gateway.put_back(&scene);
@@ -135,6 +138,8 @@ fn full_disk(gateway: &Gateway) {
             done += 1;
         } else {
             refused += 1;
+            // What it had begun it takes back itself, for the next run may find no more room than this one.
+            assert_eq!(gateway.picture().world, before, "{when}: {run:?}");
         }
         // There is room again.
         gateway.put_files(&files);
@@ -144,6 +149,40 @@ fn full_disk(gateway: &Gateway) {
         }
     }
     assert!(refused > 0 && done > 0, "{refused} were refused for want of room, {done} were not");
+}
+
+/// The journal is written, the change is made and proven, and the state cannot be written.
+fn no_commit(gateway: &Gateway) {
+    let scene = failing(gateway);
+    let wished = targets(gateway, &scene);
+    gateway.put_back(&scene);
+    let before = gateway.picture().world;
+    let state = gateway.state_dir().join("state.json").display().to_string();
+    let record = gateway.record().display().to_string();
+    let words = [
+        "/usr/bin/strace",
+        "-f",
+        "-b",
+        "execve",
+        "-qq",
+        "-o",
+        &record,
+        "-P",
+        &state,
+        "-e",
+        "trace=rename,renameat,renameat2",
+        "-e",
+        "inject=rename,renameat,renameat2:error=ENOSPC",
+        "--",
+    ]
+    .map(str::to_owned);
+    let run = gateway.traced(&words, &["step", POLICY]);
+    one_line(&run, "no commit");
+    assert_eq!(run.code, Some(3), "it was undone: {run:?}");
+    assert!(run.out.contains("No space left"), "{run:?}");
+    assert_eq!(gateway.picture().world, before, "{run:?}");
+    nobody_is_out(gateway, "no commit");
+    goes_on(gateway, &wished, "there is room again");
 }
 
 fn read_only(gateway: &Gateway) {

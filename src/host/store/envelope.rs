@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 /// The version of the format that this program writes.
 pub const VERSION: u64 = 1;
 
-/// The most that is read of a state or a journal: a pool of a thousand endpoints takes a fortieth.
-const MAX_BYTES: usize = 32 * 1024 * 1024;
+/// The most that is written and read of a state or a journal: a pool of a thousand endpoints takes a fortieth.
+pub(super) const MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// A state or a journal as it lies on disk.
 #[derive(Debug, Serialize, Deserialize)]

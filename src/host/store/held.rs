@@ -3,7 +3,7 @@
 //! **Invariant:** `begin` writes the journal and `commit` writes the state and ends the journal;
 //! nothing else writes either.
 
-use super::envelope::{Envelope, Found, VERSION};
+use super::envelope::{Envelope, Found, MAX_BYTES, VERSION};
 use super::{About, Folder, HISTORY_LINES, Loaded};
 use crate::host::files;
 use crate::time::Moment;
@@ -26,6 +26,8 @@ pub struct Held<B, J> {
     pub(super) notes: Vec<String>,
     pub(super) is_state_whole: bool,
     pub(super) is_journal_there: bool,
+    /// Whether this run has begun a change that it has not committed.
+    pub(super) is_begun: bool,
     pub(super) _lock: File,
 }
 
@@ -50,14 +52,14 @@ impl<B, J> Held<B, J> {
         self.is_journal_there
     }
 
+    /// Whether this run has begun a change that it has not committed, and may take back.
+    pub fn is_open(&self) -> bool {
+        self.is_journal_there && self.is_begun
+    }
+
     /// What a person should hear about the files that were found.
     pub fn notes(&self) -> &[String] {
         &self.notes
-    }
-
-    /// The folder that is held.
-    pub fn folder(&self) -> &Folder {
-        &self.folder
     }
 
     /// Adds a line to the history.
@@ -138,6 +140,14 @@ impl<B, J> Held<B, J> {
         })
         .with_context(|| format!("writing {}", path.display()))?;
         bytes.push(b'\n');
+        if bytes.len() > MAX_BYTES {
+            // It could be written and never be read again.
+            bail!(
+                "writing {}: it has {} bytes and no more than {MAX_BYTES} are read back: shorten the provider's list",
+                path.display(),
+                bytes.len()
+            );
+        }
         files::write_atomically(path, &bytes, 0o600)
     }
 
@@ -172,6 +182,7 @@ impl<B: Serialize, J: Serialize> Held<B, J> {
         let wrote = self.write(&self.folder.journal(), self.generation(), self.opened, journal);
         // A write that failed late, when the folder was synced, may have left the file.
         self.is_journal_there = wrote.is_ok() || self.folder.journal().exists();
+        self.is_begun = true;
         wrote
     }
 
@@ -198,6 +209,7 @@ impl<B: Serialize, J: Serialize> Held<B, J> {
         }
         self.write(&self.folder.state(), generation, now.at, body)?;
         self.is_state_whole = true;
+        self.is_begun = false;
         let path = self.policy_path.clone();
         self.about = Some(About { path, generation, saved_at: now.at });
         self.remove_journal()
