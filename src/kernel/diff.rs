@@ -29,8 +29,11 @@ pub fn diff(actual: &World, desired: &World, means: &Means) -> Vec<Step> {
     // through a tunnel whose nft rules are gone. What does not answer is removed like the rest.
     for (interface, present) in &present.tunnels {
         if !desired.tunnels.contains_key(interface) {
+            // Keys that come up elsewhere are down here first: the server of a pair that is up twice
+            // answers now the one and now the other.
+            let moves = gives_its_keys(interface, present, desired);
             steps.push(Step {
-                phase: Phase::Clear,
+                phase: if moves { Phase::Build } else { Phase::Clear },
                 action: Action::RemoveTunnel {
                     interface: interface.clone(),
                     backend: means.backend.clone(),
@@ -44,7 +47,13 @@ pub fn diff(actual: &World, desired: &World, means: &Means) -> Vec<Step> {
             });
         }
     }
-    for (interface, wished) in &desired.tunnels {
+    let gives = |interface: &Interface| {
+        let present = actual.tunnels.get(interface);
+        present.is_some_and(|present| gives_its_keys(interface, present, desired))
+    };
+    let (first, then): (Vec<_>, Vec<_>) =
+        desired.tunnels.iter().partition(|(interface, _)| gives(interface));
+    for (interface, wished) in first.into_iter().chain(then) {
         build_tunnel(interface, actual.tunnels.get(interface), wished, means, &mut steps);
     }
     aim(actual, desired, means, &mut steps);
@@ -63,6 +72,14 @@ pub fn diff(actual: &World, desired: &World, means: &Means) -> Vec<Step> {
     // A stable sort: within a phase the order above stands.
     steps.sort_by_key(|step| step.phase);
     steps
+}
+
+/// Whether a tunnel's pair of keys is to come up on another interface.
+fn gives_its_keys(interface: &Interface, present: &Tunnel, desired: &World) -> bool {
+    let pair = |tunnel: &Tunnel| tunnel.ends.as_ref().map(|ends| (ends.own, ends.peer));
+    let has = pair(present);
+    has.is_some()
+        && desired.tunnels.iter().any(|(other, tunnel)| other != interface && pair(tunnel) == has)
 }
 
 /// The world without the tunnels that do not answer: a dead one is made anew, and its routes and
