@@ -87,6 +87,7 @@ mod parsers;
 mod policies;
 mod pool_confirm;
 mod pool_keys;
+mod pool_lost;
 mod pool_situations;
 mod providers;
 mod providers_hidemyname;

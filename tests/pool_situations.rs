@@ -5,6 +5,7 @@ use crate::world;
 use egressctl::machine::{Considered, Machine as _};
 use egressctl::names::Interface;
 use egressctl::observation::{Asker, Observation, PageReading, Question, Reading};
+use egressctl::plan::Step;
 use egressctl::pool::Pool;
 use egressctl::pool::state::{Egress, Mode};
 use serde_json::{Value, json};
@@ -335,4 +336,46 @@ fn with_the_wan_down_nothing_moves_in_any_state_and_its_return_changes_nothing_a
     }
     let seen: std::collections::BTreeSet<&str> = states.iter().map(|mode| mode.as_str()).collect();
     assert_eq!(seen.len(), 7, "in every state: {states:?}");
+}
+
+#[test]
+fn a_tunnel_that_only_keeps_what_was_open_alive_is_given_up_after_a_minute() {
+    let mut lab = normal(
+        2,
+        &ALL[..3],
+        &json!({ "health_failures_before_down": 2, "local_repair_retest_count": 2 }),
+    );
+    lab.set(&["a"], Endpoint::Dead);
+    let slot = interface("vpn1");
+    let mut steps = 0;
+    let is_busy = |lab: &Lab| lab.state().slots[&slot].why.starts_with("busy");
+    while serving(&lab).values().any(|name| name == "a") {
+        // Somebody's download goes on, however dead the tunnel is for all that is new.
+        *lab.received.entry(slot.clone()).or_default() += 1 << 20;
+        next(&mut lab);
+        steps += 1;
+        assert_eq!(is_busy(&lab), steps <= 6, "step {steps}");
+        assert!(steps <= 8, "two failures after a minute");
+    }
+    for _ in 0..3 {
+        *lab.received.entry(slot.clone()).or_default() += 1 << 20;
+        next(&mut lab);
+    }
+    assert_eq!((lab.state().mode, quarantined(&lab)), (Mode::Normal, vec!["a"]), "nor by retests");
+}
+
+#[test]
+fn a_rescue_loads_what_passed_before_what_could_not_be_tried() {
+    let mut lab = normal(1, &ALL[..3], &json!({}));
+    lab.set(&["a"], Endpoint::Dead);
+    lab.set(&["b"], Endpoint::Untried);
+    let mut steps = 0;
+    while serving(&lab).is_empty() || serving(&lab)["vpn1"] == "a" {
+        let (mode, played) = next(&mut lab);
+        let loads_b = |step: &Step| format!("{:?}", step.action).contains("b.conf");
+        assert!(!played.plan.iter().any(loads_b), "b was not tried, and c has passed");
+        steps += 1;
+        assert!(steps < 6, "{mode}");
+    }
+    assert_eq!(serving(&lab), serves(&[("vpn1", "c")]));
 }

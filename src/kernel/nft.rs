@@ -10,7 +10,7 @@ mod marks;
 mod text;
 mod translate;
 
-pub use text::{is_open, placement_in};
+pub use text::{holds_clients, is_open, placement_in};
 
 use crate::names::{Interface, Mark};
 use crate::policy::pool::{DIRECT_MARK, INBOUND_MARK, MARK_BASE};

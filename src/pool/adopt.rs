@@ -3,6 +3,7 @@
 //! **Invariant:** the old pool outlives the proof of the new one, and a serving endpoint that is in
 //! the new list and passed is not touched.
 
+use super::ask;
 use super::candidate::{Candidate, EndpointId, List, Tested};
 use super::reason::Reason;
 use super::spread::least_shared;
@@ -194,6 +195,7 @@ impl Turn<'_> {
         } else {
             self.join(&fresh);
         }
+        self.forget_names();
         if ends_direct {
             self.prove_unseen();
         }
@@ -205,5 +207,15 @@ impl Turn<'_> {
             self.say(Reason::FewerSlots { serving, slots: self.slots().len() });
             self.enter(Mode::DegradedPool);
         }
+    }
+
+    /// Forgets the addresses of hosts that nothing names any more, or lists that come and go would fill
+    /// the state.
+    fn forget_names(&mut self) {
+        let mut kept = ask::hosts(self.policy, Some(&self.state));
+        let lists = [&self.state.pool, &self.state.fresh, &self.state.short];
+        let listed = lists.into_iter().flatten().flat_map(|list| list.candidates.iter());
+        kept.extend(listed.map(|candidate| candidate.host.clone()));
+        self.state.names.retain(|host, _| kept.contains(host));
     }
 }

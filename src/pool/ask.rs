@@ -99,8 +99,14 @@ pub(crate) fn realm(policy: &PoolPolicy) -> Realm {
     }
 }
 
-/// The host names that the pool's pages and endpoints need, literals left out.
+/// The host names that the pool's pages and endpoints need, where there are any.
 pub(super) fn names(policy: &PoolPolicy, state: Option<&PoolState>) -> Option<Question> {
+    let names = hosts(policy, state);
+    (!names.is_empty()).then_some(Question::Names(names))
+}
+
+/// The host names that the pool's pages and endpoints need, literals left out.
+pub(super) fn hosts(policy: &PoolPolicy, state: Option<&PoolState>) -> BTreeSet<String> {
     let large = policy.probe.large.iter().map(|large| &large.url);
     let exit = policy.exit_ip.iter().map(|exit| &exit.url);
     let pages = policy.probe.urls.iter().chain(&policy.wan.urls).chain(large).chain(exit);
@@ -108,13 +114,12 @@ pub(super) fn names(policy: &PoolPolicy, state: Option<&PoolState>) -> Option<Qu
         state.into_iter().flat_map(|state| state.slots.values()).filter_map(Slot::candidate);
     let standby = state.and_then(|state| state.standby.as_ref()?.candidate.as_ref());
     let standby = standby.filter(|_| policy.standby().is_some());
-    let names: BTreeSet<String> = pages
+    pages
         .map(|url| url.host().to_owned())
         .chain(slots.chain(standby).map(|candidate| candidate.host.clone()))
         .chain(policy.provider.hosts())
         .filter(|host| host.parse::<IpAddr>().is_err())
-        .collect();
-    (!names.is_empty()).then_some(Question::Names(names))
+        .collect()
 }
 
 /// The file of the standby tunnel, where the policy has one.

@@ -55,7 +55,6 @@ use crate::status::Standing;
 use crate::time::Moment;
 use assess::{WanVerdict, assess};
 use candidate::Candidate;
-use state::Egress;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -288,13 +287,4 @@ fn resumed(state: &PoolState, now: &Moment) -> PoolState {
         }
     }
     state
-}
-
-/// Whether a client is anywhere but where its slot serves it.
-#[must_use]
-pub fn is_protected(egress: &Egress) -> bool {
-    match egress {
-        Egress::Slot(_) => true,
-        Egress::Direct | Egress::None => false,
-    }
 }

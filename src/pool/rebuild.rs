@@ -1,16 +1,19 @@
 //! A state made anew from what the kernel shows.
 //!
-//! **Invariant:** every tunnel that is recognised stays as it is, and every client where it is.
+//! **Invariant:** every tunnel that is recognised stays as it is, and every client where it is; whom a
+//! table holds, the barrier of a boot too, is not let go because a file was lost.
 
-use super::candidate::{Candidate, List};
+use super::candidate::{Candidate, List, Tested};
 use super::state::{Content, Egress, Mode, PoolState, Slot};
 use crate::kernel::nft;
 use crate::names::Mark;
 use crate::observation::KernelReading;
 use crate::policy::{ClientKey, PoolPolicy};
 use crate::time::Moment;
+use std::sync::Arc;
 
-/// The state that fits what the kernel shows. `None` without our table: then nobody was taken over.
+/// The state that fits what the kernel shows. `None` without a table of ours that holds clients: then nobody was
+/// taken over.
 pub(super) fn rebuild(
     policy: &PoolPolicy,
     kernel: &KernelReading,
@@ -28,8 +31,8 @@ pub(super) fn rebuild(
         let content = known.map_or(Content::Empty, |c| Content::Loaded(c.clone()));
         state.slots.insert(interface.clone(), Slot::new(content, now));
     }
-    // The barrier of a boot alone holds clients and has no tunnels: then this is a first run.
-    if state.slots.values().all(Slot::is_empty) {
+    // A table is there before anybody was taken over when a standby is up, and holds nobody then.
+    if state.slots.values().all(Slot::is_empty) && !nft::holds_clients(&table.text) {
         return None;
     }
     let placement = nft::placement_in(&table.text);
@@ -57,7 +60,13 @@ pub(super) fn rebuild(
     let newest: Vec<Candidate> =
         stored.iter().filter(|c| c.config.generation == generation).cloned().collect();
     state.last_generation = generation;
-    state.pool = Some(List::new(generation, now.clone(), newest));
+    // Which of them had passed is lost with the file. They are the reserve, whose entries must carry requests
+    // before anybody is moved to them: without one, clients would come to Direct at once.
+    let passed = |candidate: &Candidate| {
+        (candidate.name.clone(), Tested::Passed { at: now.clone(), latency_ms: 0 })
+    };
+    let tested = Arc::new(newest.iter().map(passed).collect());
+    state.pool = Some(List { tested, ..List::new(generation, now.clone(), newest) });
     let direct = state.egress.values().any(|egress| *egress == Egress::Direct);
     state.mode = if direct {
         Mode::BootstrapRecovery

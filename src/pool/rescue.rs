@@ -30,13 +30,19 @@ impl Turn<'_> {
                 (trial.config == candidate.config).then_some(&reading.result)
             })
         };
-        let works = reserve.iter().find(|candidate| match result_of(candidate) {
-            // Where nothing can be tried beside a slot, the slot itself is the trial.
+        let passes = |candidate: &&Candidate| match result_of(candidate) {
+            Some(TrialResult::Passed { .. } | TrialResult::Assumed) => true,
+            Some(TrialResult::NotTried { .. } | TrialResult::Failed { .. }) | None => false,
+        };
+        // Where nothing can be tried beside a slot, the slot itself is the trial.
+        let may_pass = |candidate: &&Candidate| match result_of(candidate) {
+            Some(TrialResult::NotTried { .. }) => true,
             Some(
-                TrialResult::Passed { .. } | TrialResult::Assumed | TrialResult::NotTried { .. },
-            ) => true,
-            Some(TrialResult::Failed { .. }) | None => false,
-        });
+                TrialResult::Passed { .. } | TrialResult::Assumed | TrialResult::Failed { .. },
+            )
+            | None => false,
+        };
+        let works = reserve.iter().find(passes).or_else(|| reserve.iter().find(may_pass));
         if let Some(candidate) = works {
             self.fill(slot, candidate);
             // Entering was this step's transition.

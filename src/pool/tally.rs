@@ -86,7 +86,6 @@ impl Turn<'_> {
                 Health::Failed(failure) => {
                     slot.verdict = Verdict::Failed;
                     slot.why = failure.describe();
-                    slot.saturated = 0;
                     slot.unknown = 0;
                     slot.failures = slot.failures.saturating_add(1).saturating_add(check.repeated);
                     if slot.failed {

@@ -9,8 +9,9 @@ use crate::kernel::read::sha256;
 use crate::kernel::{ConfigRef, Ends};
 use crate::names::Interface;
 use crate::observation::{
-    Asker, Expect, KernelReading, KernelScope, ListQuestion, ListReading, PageReading, Pages,
-    PagesReading, Question, Reading, StandbyReading, Trial, TrialReading, TrialResult, Validators,
+    Asker, Counters, Expect, KernelReading, KernelScope, ListQuestion, ListReading, PageReading,
+    Pages, PagesReading, Question, Reading, StandbyReading, Trial, TrialReading, TrialResult,
+    Validators,
 };
 use crate::pool::candidate::{Candidate, Rejected, STANDBY_GENERATION};
 use crate::wireguard::PublicKey;
@@ -310,7 +311,11 @@ impl Lab {
         let next = u32::try_from(links.len()).unwrap_or(u32::MAX).saturating_add(1);
         let tunnels = (next..).zip(self.kernel.tunnels.keys());
         links.extend(tunnels.map(|(n, name)| link(n, name.as_str(), &[])));
+        let there = self.received.iter().filter(|(name, _)| self.kernel.tunnels.contains_key(name));
         KernelReading {
+            counters: there
+                .map(|(name, rx)| (name.clone(), Counters { rx: *rx, ..Counters::default() }))
+                .collect(),
             world: self.kernel.clone(),
             links,
             default_device: Interface::try_from(wan).ok(),

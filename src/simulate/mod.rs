@@ -173,6 +173,8 @@ pub struct Lab {
     pub now: Moment,
     /// Seconds that a trial takes.
     pub trial_sec: u64,
+    /// Bytes that tunnels have received since they were made, by their counters.
+    pub received: BTreeMap<Interface, u64>,
     /// Interfaces of our names that are not ours.
     pub strangers: BTreeSet<Interface>,
     /// The n-th command of the next plan fails.
@@ -291,6 +293,7 @@ impl Lab {
             resolver: true,
             now: Moment { at: BEGINNING, boot: "boot 1".into(), up_ms: UP_MS },
             trial_sec: 0,
+            received: BTreeMap::new(),
             strangers: BTreeSet::new(),
             fail_at: None,
         }

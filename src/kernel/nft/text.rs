@@ -49,6 +49,17 @@ pub fn is_open(text: &str) -> bool {
     text.contains("set way { type mark . ifname; elements = {")
 }
 
+/// Whether a table holds any client, by what `nft list table` prints or by a rendered text.
+#[must_use]
+pub fn holds_clients(text: &str) -> bool {
+    ["set clients {", "set clients6 {"].into_iter().any(|head| {
+        let body = text.split_once(head).map_or("", |(_, after)| after);
+        let elements = body.find("elements = {");
+        // A set without elements ends before the next one begins.
+        elements.is_some_and(|at| !body.get(..at).unwrap_or_default().contains('}'))
+    })
+}
+
 /// Reads the placement back, from what `nft list table` prints or from a rendered text: each element
 /// of `client_mark` and `client_mark6`.
 #[must_use]
