@@ -3,6 +3,7 @@
 use crate::page_world;
 
 use egressctl::page::{Health, Panel, render};
+use egressctl::status::Standing;
 use page_world::{now, panels, row};
 use std::path::Path;
 use std::process::Command;
@@ -93,7 +94,7 @@ fn what_others_call_their_things_does_nothing_to_a_page() {
     );
     let shown = browser(folder.path(), &text, &["--dump-dom"]);
     assert!(!shown.contains("<img") && !shown.contains("<script"), "{shown}");
-    assert!(shown.contains("<title>Everyone is served"), "no script has run");
+    assert!(shown.contains("<title>Something cannot be used"), "no script has run");
     assert_eq!(
         shown.matches("&lt;img src=x onerror=").count(),
         10,
@@ -139,4 +140,29 @@ fn a_page_is_as_wide_as_its_screen() {
 fn a_page_of_nothing_says_so() {
     let text = page(&[], &["policy folder /etc/egressctl holds no policy"]);
     assert!(text.contains("Nothing is watched") && text.contains("holds no policy"));
+    for text in [text, page(&[], &[])] {
+        assert!(text.contains("<header class=\"unknown\">"), "it is no good news: {text}");
+    }
+}
+
+#[test]
+fn a_page_with_trouble_on_it_never_says_that_all_is_well() {
+    let judged = |standing: Standing, troubles: &[&str]| {
+        let panel = Panel { standing, ..panels().remove(0) };
+        let text = page(&[panel], troubles);
+        let between = |from: &str, to: &str| {
+            text.split_once(from).and_then(|(_, rest)| rest.split_once(to)).unwrap().0.to_owned()
+        };
+        (between("<header class=\"", "\""), between("<h1>", "</h1>"))
+    };
+    let told = |class: &str, words: &str| (class.to_owned(), words.to_owned());
+    let trouble = ["the policy x is invalid"].as_slice();
+    assert_eq!(judged(Standing::AsWished, &[]), told("good", "Everything is as wished"));
+    for standing in [Standing::AsWished, Standing::Degraded] {
+        let expected = told("unknown", "Something cannot be used or shown");
+        assert_eq!(judged(standing, trouble), expected, "{standing:?}");
+    }
+    for standing in [Standing::Stale, Standing::Unprotected] {
+        assert_eq!(judged(standing, trouble), judged(standing, &[]), "{standing:?} is told first");
+    }
 }
