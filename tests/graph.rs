@@ -98,7 +98,7 @@ fn every_picture_has_every_state_and_transition_and_is_read_by_who_reads_such() 
 
 #[test]
 fn names_of_parts_do_nothing_to_a_picture() {
-    let evil = "a\"]; b [label=\"<script>&\\:x;\u{1b}[2J";
+    let evil = "a\"]; b [label=\"<script>&\\:x;\u{1b}[2J\"";
     let part = |part: Option<&str>, state: &str| Stands {
         part: part.map(str::to_owned),
         state: state.to_owned(),
@@ -112,6 +112,8 @@ fn names_of_parts_do_nothing_to_a_picture() {
         plain.lines().filter(|line| line.starts_with("node ")).count(),
         1 + graph.states().len()
     );
+    let said = "\"FALLBACK\\na\\\"]; b [label=\\\"<script>&\\\\:x;\u{fffd}[2J\\\"\\ntwo\"";
+    assert!(dot.contains(said), "each part is on a line of its own, with its own quotes: {dot}");
     let svg = graph.draw(Format::Svg);
     let text = "import sys,xml.etree.ElementTree as e;print(len(e.fromstring(sys.stdin.read()).findall('{*}script')))";
     assert_eq!(filtered("python3", &["-c", text], &svg).trim(), "0");
