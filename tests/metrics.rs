@@ -270,6 +270,18 @@ fn the_dashboard_asks_for_metrics_that_are_there() {
         seen += 1;
     }
     assert!(seen > 8, "{seen}");
+    // Where something stands, and what has gone elsewhere, is seen of every kind.
+    let asked = asked_for(&text);
+    for name in [
+        "policy_state",
+        "host_state",
+        "hop_state",
+        "standby_up",
+        "selector_failovers",
+        "host_moves",
+    ] {
+        assert!(asked.contains(format!("egressctl_{name}").as_str()), "no panel shows {name}");
+    }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("panels.yml");
     std::fs::write(&path, rules).unwrap();
