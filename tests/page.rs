@@ -137,6 +137,27 @@ fn a_page_is_as_wide_as_its_screen() {
 }
 
 #[test]
+fn a_page_is_dark_for_who_likes_it_dark() {
+    let folder = tempfile::tempdir().unwrap();
+    // A page has no script that could tell, so this copy of it gets one that may run.
+    let tells = "<script>const of = (what, name) => getComputedStyle(document.querySelector(what))[name];\
+                 document.title = [of('body', 'backgroundColor'), of('body', 'color'),\
+                 of('section', 'backgroundColor'), of('.g', 'fill')].join(' ')</script></body>";
+    let copy = page(&panels(), &[])
+        .replace("default-src 'none'", "default-src 'unsafe-inline'")
+        .replace("</body>", tells);
+    let colours = |likes: &[&str]| {
+        let shown = browser(folder.path(), &copy, &[&["--dump-dom"], likes].concat());
+        let (_, rest) = shown.split_once("<title>").unwrap();
+        rest.split_once("</title>").unwrap().0.to_owned()
+    };
+    let light = "rgb(244, 246, 250) rgb(16, 24, 42) rgb(255, 255, 255) rgb(18, 161, 80)";
+    assert_eq!(colours(&[]), light);
+    let dark = "rgb(11, 16, 27) rgb(232, 237, 247) rgb(19, 26, 41) rgb(47, 191, 113)";
+    assert_eq!(colours(&["--blink-settings=preferredColorScheme=0"]), dark);
+}
+
+#[test]
 fn a_page_of_nothing_says_so() {
     let text = page(&[], &["policy folder /etc/egressctl holds no policy"]);
     assert!(text.contains("Nothing is watched") && text.contains("holds no policy"));
