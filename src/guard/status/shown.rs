@@ -8,6 +8,16 @@ use crate::guard::state::Mode;
 use crate::page::{Group, Health, Row, Shown};
 use crate::proxy::Verdict;
 
+impl From<Verdict> for Health {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Passed => Self::Good,
+            Verdict::Failed => Self::Bad,
+            Verdict::Unknown => Self::Unknown,
+        }
+    }
+}
+
 impl GuardStatus {
     /// What the page shows.
     #[must_use]
@@ -40,16 +50,12 @@ pub(super) fn member(row: &MemberRow) -> Row {
     let request = row.request.as_ref().filter(|_| row.selected);
     let (health, why, latency) = match (request, &row.core) {
         (Some(showed), _) => {
-            let health = match showed.health {
-                Verdict::Passed => Health::Good,
-                Verdict::Failed => Health::Bad,
-                Verdict::Unknown => Health::Unknown,
-            };
-            (health, showed.why.clone(), showed.latency_ms.map(|ms| format!("{ms} ms")))
+            let latency = showed.latency_ms.map(|ms| format!("{ms} ms"));
+            (showed.health.into(), showed.why.clone(), latency)
         }
         (None, Some(said)) => {
-            let health = if said.delay_ms.is_some() { Health::Good } else { Health::Bad };
-            (health, said.why.clone(), said.delay_ms.map(|ms| format!("{ms} ms by the core")))
+            let delay = said.delay_ms.map(|ms| format!("{ms} ms by the core"));
+            (said.health.into(), said.why.clone(), delay)
         }
         (None, None) => (Health::Idle, String::new(), None),
     };
