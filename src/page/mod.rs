@@ -60,6 +60,8 @@ pub struct Row {
     pub part: String,
     /// How it is.
     pub health: Health,
+    /// When a check last told so; `None`: none did.
+    pub seen: Option<Timestamp>,
     /// Its name.
     pub name: String,
     /// What fills it, where it leads, or where it stands.

@@ -48,20 +48,21 @@ impl GuardStatus {
 /// The row of a member.
 pub(super) fn member(row: &MemberRow) -> Row {
     let request = row.request.as_ref().filter(|_| row.selected);
-    let (health, why, latency) = match (request, &row.core) {
+    let (health, seen, why, latency) = match (request, &row.core) {
         (Some(showed), _) => {
             let latency = showed.latency_ms.map(|ms| format!("{ms} ms"));
-            (showed.health.into(), showed.why.clone(), latency)
+            (showed.health.into(), Some(showed.at), showed.why.clone(), latency)
         }
         (None, Some(said)) => {
             let delay = said.delay_ms.map(|ms| format!("{ms} ms by the core"));
-            (said.health.into(), said.why.clone(), delay)
+            (said.health.into(), Some(said.at), said.why.clone(), delay)
         }
-        (None, None) => (Health::Idle, String::new(), None),
+        (None, None) => (Health::Idle, None, String::new(), None),
     };
     Row {
         part: part(row),
         health,
+        seen,
         name: row.member.clone(),
         note: if row.automatic { "the automatic group".to_owned() } else { String::new() },
         in_use: row.selected,
