@@ -1,6 +1,9 @@
 //! How each part of a policy was in the last 24 hours: for the bars of the page, and for the figures that
 //! are published.
 //!
+//! A step remembers what earlier ones have seen of a part that it did not check. That is shown, and was
+//! counted when it was seen.
+//!
 //! **Invariant:** what is kept is bounded whatever the interval is: two letters each quarter of an hour,
 //! 192 a part, and no part that the policy has not shown for a day.
 
@@ -120,7 +123,8 @@ impl Part {
 }
 
 impl Day {
-    /// Counts what the step at `step` has shown. A step that was counted is not counted again.
+    /// Counts what the step at `step` has seen, which is what was not seen before it began. A step that was
+    /// counted is not counted again.
     pub fn count<'a>(&mut self, step: Timestamp, rows: impl IntoIterator<Item = &'a Row>) {
         if self.counted == Some(step) {
             return;
@@ -130,7 +134,7 @@ impl Day {
         for part in self.parts.values_mut() {
             part.move_on(now);
         }
-        for row in rows {
+        for row in rows.into_iter().filter(|row| row.seen.is_some_and(|seen| seen >= step)) {
             let part = self.parts.entry(row.part.clone()).or_default();
             part.move_on(now);
             let count = match row.health {
@@ -178,6 +182,7 @@ mod tests {
         Row {
             part: "vpn1".to_owned(),
             health,
+            seen: Some(Timestamp::MAX),
             name: String::new(),
             note: String::new(),
             in_use: false,
@@ -213,6 +218,22 @@ mod tests {
         assert!(serde_json::to_string(&day).unwrap().len() < 350);
         day.count(at(1_000, 0), []);
         assert_eq!(day.parts.len(), 0, "what is gone for a day is forgotten");
+    }
+
+    #[test]
+    fn what_an_earlier_step_has_seen_is_not_counted_again() {
+        let mut day = Day::default();
+        let seen = |seen: Timestamp, health: Health| Row { seen: Some(seen), ..row(health) };
+        day.count(at(0, 0), [&seen(at(0, 1), Health::Bad)]);
+        day.count(at(0, 10), [&seen(at(0, 10), Health::Good)]);
+        assert_eq!(day.percent("vpn1", at(0, 899)), Some(50.0));
+        for second in 2..90 {
+            day.count(at(0, second * 10), [&seen(at(0, 1), Health::Bad)]);
+            day.count(at(0, second * 10 + 5), [&Row { seen: None, ..row(Health::Bad) }]);
+        }
+        assert_eq!(day.percent("vpn1", at(0, 899)), Some(50.0), "two checks were made");
+        day.count(at(1, 0), [&seen(at(0, 1), Health::Bad)]);
+        assert_eq!(day.of("vpn1", at(1, 1))[95], Quarter::Nothing, "and none after them");
     }
 
     #[test]

@@ -129,6 +129,19 @@ impl Head {
     }
 }
 
+impl Head {
+    /// When all parts were last judged by a step that judges all. `None`: the last one did not come to that,
+    /// only undid what another had left, or looked on while a person has paused the policy.
+    #[must_use]
+    pub fn judged_at(&self) -> Option<Timestamp> {
+        let last = self.last_step.as_ref().filter(|_| self.paused.is_none())?;
+        match last.outcome {
+            Ending::Steady | Ending::Applied | Ending::RolledBack => Some(last.at),
+            Ending::Recovered | Ending::Failed | Ending::Busy | Ending::NotDue => None,
+        }
+    }
+}
+
 /// Where an interval of 0 is a measure of time, it counts as this.
 const ZERO_INTERVAL: Duration = Duration::from_secs(10);
 

@@ -295,8 +295,16 @@ fn the_program_finds_what_is_wrong_changes_nothing_and_is_content_once_it_is_men
     // Of the machine that the test runs on, only what concerns the policy is looked at.
     let of_ours = |place: &Place| {
         let (code, all) = checked(place);
-        let ours =
-            ["secret-", "record-", "ttl-", "node-", "fallback-", "tool-missing", "publish-dir"];
+        let ours = [
+            "secret-",
+            "record-",
+            "ttl-",
+            "node-",
+            "fallback-",
+            "tool-missing",
+            "publish-dir",
+            "page-",
+        ];
         let all: Vec<(String, String)> = all
             .into_iter()
             .filter(|(code, _)| ours.iter().any(|our| code.starts_with(our)))
@@ -322,6 +330,11 @@ fn the_program_finds_what_is_wrong_changes_nothing_and_is_content_once_it_is_men
     site(json!({ "kind": "site", "publish_dir": place.path("www") }));
     let (_, all) = of_ours(&place);
     assert!(all.len() == 1 && all[0].0 == "publish-dir", "{all:?}");
+    site(json!({ "kind": "site", "page": place.path("www/index.html") }));
+    let (_, all) = of_ours(&place);
+    assert!(all.len() == 1 && all[0].0 == "page-folder", "{all:?}");
+    let told = format!("the folder of page, {}: No such file", place.path("www").display());
+    assert!(all[0].1.contains(&told), "{all:?}");
     std::fs::create_dir(place.path("www")).unwrap();
     assert_eq!(of_ours(&place).1, []);
     site(json!({ "kind": "site", "publish_dir": "www" }));

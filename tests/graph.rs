@@ -1,6 +1,7 @@
 //! Pictures of the machines: what the binary prints, as Graphviz, Markdown and a browser read it.
 
 use crate::dns_bench;
+use crate::every_kind;
 
 use dns_bench::server::{NameServer, Server};
 use dns_bench::{LiveNode, Place, Reference, Serves};
@@ -11,6 +12,7 @@ use egressctl::guard::Guard;
 use egressctl::machine::Machine;
 use egressctl::pool::Pool;
 use egressctl::selector::Selector;
+use every_kind::all_kinds;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -98,7 +100,7 @@ fn every_picture_has_every_state_and_transition_and_is_read_by_who_reads_such() 
 
 #[test]
 fn names_of_parts_do_nothing_to_a_picture() {
-    let evil = "a\"]; b [label=\"<script>&\\:x;\u{1b}[2J";
+    let evil = "a\"]; b [label=\"<script>&\\:x;\u{1b}[2J\"";
     let part = |part: Option<&str>, state: &str| Stands {
         part: part.map(str::to_owned),
         state: state.to_owned(),
@@ -112,6 +114,8 @@ fn names_of_parts_do_nothing_to_a_picture() {
         plain.lines().filter(|line| line.starts_with("node ")).count(),
         1 + graph.states().len()
     );
+    let said = "\"FALLBACK\\na\\\"]; b [label=\\\"<script>&\\\\:x;\u{fffd}[2J\\\"\\ntwo\"";
+    assert!(dot.contains(said), "each part is on a line of its own, with its own quotes: {dot}");
     let svg = graph.draw(Format::Svg);
     let text = "import sys,xml.etree.ElementTree as e;print(len(e.fromstring(sys.stdin.read()).findall('{*}script')))";
     assert_eq!(filtered("python3", &["-c", text], &svg).trim(), "0");
@@ -119,6 +123,42 @@ fn names_of_parts_do_nothing_to_a_picture() {
     let note = mermaid.lines().find(|line| line.contains("note right of FALLBACK")).unwrap();
     assert_eq!(note.matches(':').count(), 1, "{note}");
     assert!(!mermaid.contains('\u{1b}') && !svg.contains('\u{1b}') && !dot.contains('\u{1b}'));
+}
+
+#[test]
+fn of_every_kind_the_state_in_which_each_part_stands_is_marked_and_no_other() {
+    let stands: [(&str, &[(&str, &str)]); 5] = [
+        ("pool", &[("", "LOCAL_REPAIR")]),
+        ("selector", &[("", "ON_RESERVE")]),
+        ("guard", &[("", "OBSERVING")]),
+        ("chain", &[("entry", "PREFERRED"), ("exit", "BACKUP")]),
+        ("dns", &[("fi.example.org", "FALLBACK")]),
+    ];
+    let all = all_kinds();
+    assert_eq!(all.len(), stands.len());
+    for (shown, (kind, stands)) in all.iter().zip(stands) {
+        let graph = &shown.graph;
+        let (mermaid, dot, svg) =
+            (graph.draw(Format::Mermaid), graph.draw(Format::Dot), graph.draw(Format::Svg));
+        assert_eq!(graph.title, kind);
+        assert_eq!(mermaid.matches("    class ").count(), stands.len(), "{mermaid}");
+        assert_eq!(dot.matches("fillcolor=\"#2563eb\"").count(), stands.len(), "{dot}");
+        assert_eq!(svg.matches("class=\"card here\"").count(), stands.len(), "{svg}");
+        for (part, state) in stands {
+            assert!(mermaid.contains(&format!("    class {state} here\n")), "{mermaid}");
+            let label = if part.is_empty() {
+                (*state).to_owned()
+            } else {
+                let note = format!("    note right of {state} : {part}\n");
+                assert!(mermaid.contains(&note), "{mermaid}");
+                format!("{state}\\n{part}")
+            };
+            let mark = format!("    \"{state}\" [label=\"{label}\", fillcolor=\"#2563eb\"");
+            assert!(dot.contains(&mark), "{mark}: {dot}");
+            let who = if part.is_empty() { "here" } else { part };
+            assert!(svg.contains(&format!(">{state}  \u{25cf} {who}</text>")), "{svg}");
+        }
+    }
 }
 
 #[test]

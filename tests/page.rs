@@ -3,6 +3,7 @@
 use crate::page_world;
 
 use egressctl::page::{Health, Panel, render};
+use egressctl::status::Standing;
 use page_world::{now, panels, row};
 use std::path::Path;
 use std::process::Command;
@@ -93,7 +94,7 @@ fn what_others_call_their_things_does_nothing_to_a_page() {
     );
     let shown = browser(folder.path(), &text, &["--dump-dom"]);
     assert!(!shown.contains("<img") && !shown.contains("<script"), "{shown}");
-    assert!(shown.contains("<title>Everyone is served"), "no script has run");
+    assert!(shown.contains("<title>Something cannot be used"), "no script has run");
     assert_eq!(
         shown.matches("&lt;img src=x onerror=").count(),
         10,
@@ -136,7 +137,53 @@ fn a_page_is_as_wide_as_its_screen() {
 }
 
 #[test]
+fn a_page_is_dark_for_who_likes_it_dark() {
+    let folder = tempfile::tempdir().unwrap();
+    // A page has no script that could tell, so this copy of it gets one that may run.
+    let tells = "<script>const of = (what, name) => getComputedStyle(document.querySelector(what))[name];\
+                 document.title = [of('body', 'backgroundColor'), of('body', 'color'),\
+                 of('section', 'backgroundColor'), of('.g', 'fill')].join(' ')</script></body>";
+    let copy = page(&panels(), &[])
+        .replace("default-src 'none'", "default-src 'unsafe-inline'")
+        .replace("</body>", tells);
+    let colours = |likes: &[&str]| {
+        let shown = browser(folder.path(), &copy, &[&["--dump-dom"], likes].concat());
+        let (_, rest) = shown.split_once("<title>").unwrap();
+        rest.split_once("</title>").unwrap().0.to_owned()
+    };
+    let light = "rgb(244, 246, 250) rgb(16, 24, 42) rgb(255, 255, 255) rgb(18, 161, 80)";
+    assert_eq!(colours(&[]), light);
+    let dark = "rgb(11, 16, 27) rgb(232, 237, 247) rgb(19, 26, 41) rgb(47, 191, 113)";
+    assert_eq!(colours(&["--blink-settings=preferredColorScheme=0"]), dark);
+}
+
+#[test]
 fn a_page_of_nothing_says_so() {
     let text = page(&[], &["policy folder /etc/egressctl holds no policy"]);
     assert!(text.contains("Nothing is watched") && text.contains("holds no policy"));
+    for text in [text, page(&[], &[])] {
+        assert!(text.contains("<header class=\"unknown\">"), "it is no good news: {text}");
+    }
+}
+
+#[test]
+fn a_page_with_trouble_on_it_never_says_that_all_is_well() {
+    let judged = |standing: Standing, troubles: &[&str]| {
+        let panel = Panel { standing, ..panels().remove(0) };
+        let text = page(&[panel], troubles);
+        let between = |from: &str, to: &str| {
+            text.split_once(from).and_then(|(_, rest)| rest.split_once(to)).unwrap().0.to_owned()
+        };
+        (between("<header class=\"", "\""), between("<h1>", "</h1>"))
+    };
+    let told = |class: &str, words: &str| (class.to_owned(), words.to_owned());
+    let trouble = ["the policy x is invalid"].as_slice();
+    assert_eq!(judged(Standing::AsWished, &[]), told("good", "Everything is as wished"));
+    for standing in [Standing::AsWished, Standing::Degraded] {
+        let expected = told("unknown", "Something cannot be used or shown");
+        assert_eq!(judged(standing, trouble), expected, "{standing:?}");
+    }
+    for standing in [Standing::Stale, Standing::Unprotected] {
+        assert_eq!(judged(standing, trouble), judged(standing, &[]), "{standing:?} is told first");
+    }
 }

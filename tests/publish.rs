@@ -181,6 +181,24 @@ fn a_step_and_a_persons_command_publish_and_a_plan_does_not() {
 }
 
 #[test]
+fn a_policy_that_never_was_valid_is_told_where_there_is_no_other() {
+    let place = Place::new();
+    fs::create_dir(place.path("www")).unwrap();
+    let site = json!({ "kind": "site", "page": place.path("www/index.html"),
+                       "publish_dir": place.path("www"), "textfile_dir": place.path("www") });
+    fs::write(place.path("policies/site.json"), site.to_string()).unwrap();
+    fs::write(place.path("policies/names.json"), "{").unwrap();
+    let ran = place.run(&["step"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
+    let shown = |name: &str| fs::read_to_string(place.path("www").join(name)).unwrap();
+    let metrics = shown("egressctl.prom");
+    assert!(metrics.contains("egressctl_policy_valid{policy=\"names\"} 0\n"), "{metrics}");
+    let page = shown("index.html");
+    assert!(page.contains("<header class=\"unknown\">") && page.contains("names.json"), "{page}");
+    assert_eq!((shown("failover.json"), shown("uptime.json")), ("{}\n".into(), "{}\n".into()));
+}
+
+#[test]
 fn publishing_fails_no_step_and_a_site_that_is_wrong_is_told() {
     let story = Story::new();
     story.site("site", &json!({ "kind": "site", "publish_dir": story.place.path("www") }));

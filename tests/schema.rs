@@ -47,8 +47,9 @@ fn whole_site() -> Value {
             "publish_dir": "/var/www/egress", "textfile_dir": "/var/lib/prometheus/node-exporter",
             "notify": [
                 { "exec": ["/usr/local/bin/tell", "-a"] },
-                { "webhook": { "url_file": "/u", "template": "telegram", "chat": "-100", "token_file": "/t",
-                               "ca_file": "/ca", "timeout_sec": 6 } }
+                { "webhook": { "url_file": "/u", "template": "telegram", "chat": "-100",
+                               "ca_file": "/ca", "timeout_sec": 6 } },
+                { "webhook": { "url_file": "/u", "template": "gotify", "token_file": "/t" } }
             ] })
 }
 

@@ -418,7 +418,7 @@ fn site(bench: &mut Bench<'_>, hears: &Server, refuses: &Server) -> Value {
         "publish_dir": bench.path("out/docs"),
         "notify": [
             { "webhook": { "url_file": url, "template": "json", "token_file": token, "timeout_sec": 2 } },
-            { "webhook": { "url_file": other, "template": "slack", "token_file": token, "timeout_sec": 2 } },
+            { "webhook": { "url_file": other, "template": "gotify", "token_file": token, "timeout_sec": 2 } },
             { "exec": [tell] },
         ],
     })

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -92,78 +92,136 @@ fn keys(gateway: &Gateway) -> BTreeSet<String> {
     dump.lines().filter_map(own).collect()
 }
 
+/// Two gateways of one LAN, each with its own part of the list, and keepalived on both.
+struct Two<'a> {
+    // They end before what they run on.
+    _keepalived: [Keepalived; 2],
+    lab: &'a Lab,
+    pool: Pool<'a>,
+    second: Gateway,
+    folders: [PathBuf; 2],
+}
+
+impl<'a> Two<'a> {
+    /// Both serve, and the first one has the address.
+    fn up(lab: &'a Lab, change: fn(&mut Value)) -> Self {
+        let (first, second) = (lab.gw(), lab.second_gateway());
+        // What one of them holds the other never does.
+        let part = |name: &str| lab.folder().join(name);
+        lab.write_configs(&part("one"), 1..=2);
+        lab.write_configs(&part("two"), 3..=4);
+        let pool = Pool::up(lab, |policy| {
+            two_slots(policy);
+            change(policy);
+            policy["provider"]["directory"]["path"] = json!(part("one"));
+        });
+        let mut policy = lab.pool_policy();
+        two_slots(&mut policy);
+        change(&mut policy);
+        policy["provider"]["directory"]["path"] = json!(part("two"));
+        policy["lan_interfaces"] = json!(["eth0"]);
+        policy["wan_interface"] = json!("eth1");
+        second.policy("home", &policy);
+        let up = step(&second);
+        assert_eq!(up.went(), (Some(0), "-", "NORMAL"), "{up:#?}");
+        let folders = [lab.folder().join("k1"), lab.folder().join("k2")];
+        for folder in &folders {
+            fs::create_dir(folder).unwrap();
+        }
+        let keepalived = [
+            Keepalived::start(first, &folders[0], "eth1", "150"),
+            Keepalived::start(&second, &folders[1], "eth0", "100"),
+        ];
+        lab.spaces().clients[0].batch(&format!("route replace default via {SHARED}\n"));
+        let two = Self { _keepalived: keepalived, lab, pool, second, folders };
+        two.first_alone("the first one has the higher priority");
+        two
+    }
+
+    fn apart(&self, when: &str) {
+        let (one, two) = (keys(self.lab.gw()), keys(&self.second));
+        assert!(!two.is_empty() && one.is_disjoint(&two), "{when}: a key is up twice");
+    }
+
+    /// Waits until one of them alone has the address.
+    fn alone(&self, one: &Gateway, other: &Gateway, why: &str) {
+        let holds = |gateway: &Gateway| gateway.ip("-4 -o addr show").contains(SHARED);
+        let is_so = wait_until(Duration::from_secs(30), || {
+            step(&self.second);
+            holds(one) && !holds(other)
+        });
+        let log = |f: &PathBuf| fs::read_to_string(f.join("keepalived.log")).unwrap_or_default();
+        assert!(is_so, "{why}: {:#?}", self.folders.each_ref().map(log));
+        self.apart(why);
+    }
+
+    /// The first one has the address and carries the client.
+    fn first_alone(&self, why: &str) {
+        self.alone(self.lab.gw(), &self.second, why);
+        let by = self.lab.client(1).endpoint();
+        assert!(matches!(by, Some(1 | 2)), "{why}: {by:?}");
+    }
+
+    /// The second one has the address and carries the client, by no WAN.
+    fn second_alone(&self, why: &str) {
+        self.alone(&self.second, self.lab.gw(), why);
+        let by = self.lab.client(1).endpoint();
+        assert!(matches!(by, Some(3 | 4)), "{why}: {by:?}");
+        assert_ne!(self.lab.client(1).exit(), Some(names::WAN.to_string()), "{why}");
+    }
+
+    /// Steps both until the status of the first one ends with this code.
+    fn until(&self, code: i32) {
+        let is_so = (0..12).any(|_| {
+            step(&self.second);
+            self.pool.step();
+            self.pool.asked().0 == Some(code)
+        });
+        assert!(is_so, "never {code}: {:#}", self.pool.status());
+    }
+
+    /// The first one loses all its endpoints.
+    fn lose(&self) {
+        for endpoint in 1..=2 {
+            self.lab.drop(endpoint);
+        }
+        self.until(2);
+    }
+
+    /// They answer again.
+    fn find_again(&self) {
+        for endpoint in 1..=2 {
+            self.lab.heal(endpoint);
+        }
+        self.until(0);
+    }
+
+    /// How the clients of the first one leave.
+    fn egress(&self) -> Vec<Value> {
+        let status = self.pool.status();
+        let clients = status["clients"].as_array().unwrap();
+        clients.iter().map(|client| client["egress"].clone()).collect()
+    }
+}
+
 #[test]
 fn a_gateway_that_does_not_serve_gives_its_address_away_and_takes_it_back() {
     let lab = Lab::builder().clients(1).endpoints(4).start();
-    let (first, second) = (lab.gw(), lab.second_gateway());
-    // What one of them holds the other never does: each has its own part of the list.
-    let part = |name: &str| lab.folder().join(name);
-    lab.write_configs(&part("one"), 1..=2);
-    lab.write_configs(&part("two"), 3..=4);
-    let pool = Pool::up(&lab, |policy| {
-        two_slots(policy);
-        policy["provider"]["directory"]["path"] = json!(part("one"));
-    });
-    let mut policy = lab.pool_policy();
-    two_slots(&mut policy);
-    policy["provider"]["directory"]["path"] = json!(part("two"));
-    policy["lan_interfaces"] = json!(["eth0"]);
-    policy["wan_interface"] = json!("eth1");
-    second.policy("home", &policy);
-    let up = step(&second);
-    assert_eq!(up.went(), (Some(0), "-", "NORMAL"), "{up:#?}");
-    let apart = |when: &str| {
-        let (one, two) = (keys(first), keys(&second));
-        assert!(!two.is_empty() && one.is_disjoint(&two), "{when}: a key is up twice");
-    };
-    apart("at first");
+    let two = Two::up(&lab, |_| {});
+    two.lose();
+    assert_eq!(two.egress(), ["direct"]);
+    two.second_alone("Direct is not what clients are to leave by");
+    two.find_again();
+    two.first_alone("it serves again");
+}
 
-    let folders = [lab.folder().join("k1"), lab.folder().join("k2")];
-    for folder in &folders {
-        fs::create_dir(folder).unwrap();
-    }
-    let _one = Keepalived::start(first, &folders[0], "eth1", "150");
-    let _two = Keepalived::start(&second, &folders[1], "eth0", "100");
-    let logs = || -> Vec<String> {
-        folders
-            .iter()
-            .map(|f| fs::read_to_string(f.join("keepalived.log")).unwrap_or_default())
-            .collect()
-    };
-    lab.spaces().clients[0].batch(&format!("route replace default via {SHARED}\n"));
-    let holds = |gateway: &Gateway| gateway.ip("-4 -o addr show").contains(SHARED);
-    let only = |one: &Gateway, other: &Gateway| {
-        wait_until(Duration::from_secs(30), || {
-            step(&second);
-            holds(one) && !holds(other)
-        })
-    };
-    assert!(only(first, &second), "the first one has the higher priority: {:#?}", logs());
-    let by = || lab.client(1).endpoint();
-    assert!(matches!(by(), Some(1 | 2)), "{:?}", by());
-
-    lab.drop(1);
-    lab.drop(2);
-    let lost = (0..12).any(|_| {
-        step(&second);
-        pool.step();
-        pool.asked().0 == Some(2)
-    });
-    assert!(lost, "{:#}", pool.status());
-    assert!(only(&second, first), "Direct is not what clients are to leave by: {:#?}", logs());
-    assert!(matches!(by(), Some(3 | 4)), "{:?}", by());
-    assert_ne!(lab.client(1).exit(), Some(names::WAN.to_string()));
-    apart("while the second one serves");
-
-    lab.heal(1);
-    lab.heal(2);
-    let back = (0..12).any(|_| {
-        step(&second);
-        pool.step();
-        pool.asked().0 == Some(0)
-    });
-    assert!(back, "{:#}", pool.status());
-    assert!(only(first, &second), "it serves again: {:#?}", logs());
-    assert!(matches!(by(), Some(1 | 2)), "{:?}", by());
-    apart("in the end");
+#[test]
+fn a_gateway_that_has_closed_its_clients_in_gives_its_address_away_and_takes_it_back() {
+    let lab = Lab::builder().clients(1).endpoints(4).start();
+    let two = Two::up(&lab, |policy| policy["params"]["direct_failopen_enabled"] = json!(false));
+    two.lose();
+    assert_eq!(two.egress(), ["none"]);
+    two.second_alone("who is closed in is served by the other one");
+    two.find_again();
+    two.first_alone("it serves again");
 }

@@ -254,6 +254,8 @@ codes! {
     /// The folder of what is published cannot be used.
     PublishDir, "publish-dir", Warning,
         "what a web server shows of host names and nodes is old, or is not shown";
+    /// The folder of the status page cannot be used.
+    PageFolder, "page-folder", Warning, "who looks at the page sees how things were, or nothing";
     /// The folder of the metrics is of no use.
     TextfileDir, "textfile-dir", Warning,
         "what Prometheus is told of the policies is old, or is not told";

@@ -83,12 +83,14 @@ pub(super) fn check(places: &Places, args: &CheckArgs) -> u8 {
 
 /// What is wrong with what the site names.
 fn site_findings(site: &Site) -> Vec<Finding> {
+    let page = site.page.as_deref().and_then(Path::parent);
     let folders = [
-        (Code::PublishDir, "publish_dir", &site.publish_dir),
-        (Code::TextfileDir, "textfile_dir", &site.textfile_dir),
+        (Code::PageFolder, "the folder of page,", page),
+        (Code::PublishDir, "publish_dir", site.publish_dir.as_deref()),
+        (Code::TextfileDir, "textfile_dir", site.textfile_dir.as_deref()),
     ];
     let folders = folders.into_iter().filter_map(|(code, key, folder)| {
-        let (what, mend) = publish::unusable(key, folder.as_deref()?)?;
+        let (what, mend) = publish::unusable(key, folder?)?;
         Some(Finding::new(code, what, mend))
     });
     let mute = |sink| {

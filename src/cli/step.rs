@@ -64,7 +64,8 @@ pub(super) fn step(places: &Places, args: &StepArgs) -> u8 {
         | Ending::Recovered
         | Ending::Failed => false,
     };
-    let is_news = !reports.iter().all(looked_at_nothing);
+    // Where no policy could be stepped, that is what has to be told.
+    let is_news = reports.is_empty() || !reports.iter().all(looked_at_nothing);
     for report in &reports {
         worst = worst.max(report.exit);
         if args.json {

@@ -105,6 +105,9 @@ pub struct NodeRow {
     pub uptime_percent: Option<f64>,
     /// Since when it is up or down.
     pub since: Option<Timestamp>,
+    /// When a check of it was last counted.
+    #[serde(skip)]
+    pub counted_at: Option<Timestamp>,
 }
 
 impl NodeHealth {
@@ -237,6 +240,7 @@ fn node_row(
         latency_ms: known.and_then(|node| node.latency_ms),
         uptime_percent: known.and_then(|node| node.uptime.percent(now.at)),
         since: known.map(|node| node.since.at),
+        counted_at: known.and_then(|node| node.checks.counted_at.as_ref()).map(|at| at.at),
     }
 }
 

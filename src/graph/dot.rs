@@ -5,9 +5,13 @@
 use super::Graph;
 use crate::outcome::harmless;
 
+/// As it stands between quotes.
+fn escaped(text: &str) -> String {
+    harmless(text).replace('\\', "\\\\").replace('"', "\\\"")
+}
+
 fn quoted(text: &str) -> String {
-    let text = harmless(text).replace('\\', "\\\\").replace('"', "\\\"");
-    format!("\"{text}\"")
+    format!("\"{}\"", escaped(text))
 }
 
 pub(super) fn draw(graph: &Graph) -> String {
@@ -32,8 +36,7 @@ pub(super) fn draw(graph: &Graph) -> String {
             Some(parts) => {
                 let label = [&[state], parts.as_slice()].concat().join("\n");
                 // A line break is told to Graphviz by its letter.
-                let label = label.split('\n').map(|line| quoted(line).trim_matches('"').to_owned());
-                let label = label.collect::<Vec<_>>().join("\\n");
+                let label = label.split('\n').map(escaped).collect::<Vec<_>>().join("\\n");
                 format!("    {name} [label=\"{label}\", fillcolor=\"#2563eb\", fontcolor=white];")
             }
         });

@@ -81,7 +81,9 @@ pub struct MemberRow {
 /// What the core said of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CoreSaid {
-    /// How long it took; `null`: it did not answer.
+    /// Whether it answered the core; trouble of the core itself says nothing of it.
+    pub health: Verdict,
+    /// How long it took; `null`: it did not answer, or nobody knows.
     pub delay_ms: Option<u64>,
     /// Why there is no delay.
     pub why: String,
@@ -143,13 +145,13 @@ fn rows(state: &GuardState) -> Vec<MemberRow> {
         automatic: member == automatic,
         selected: member == selected,
         core: state.said.get(member).map(|said| {
-            let (delay_ms, why) = match &said.delay {
-                Delay::Took(delay) => (Some(*delay), String::new()),
-                Delay::Failed => (None, "no answer".to_owned()),
-                Delay::Absent => (None, "not known to the core".to_owned()),
-                Delay::Unknown(why) => (None, why.clone()),
+            let (health, delay_ms, why) = match &said.delay {
+                Delay::Took(delay) => (Verdict::Passed, Some(*delay), String::new()),
+                Delay::Failed => (Verdict::Failed, None, "no answer".to_owned()),
+                Delay::Absent => (Verdict::Failed, None, "not known to the core".to_owned()),
+                Delay::Unknown(why) => (Verdict::Unknown, None, why.clone()),
             };
-            CoreSaid { delay_ms, why, at: said.at.at }
+            CoreSaid { health, delay_ms, why, at: said.at.at }
         }),
         request: state.shown.get(member).map(|shown| RequestShowed {
             health: shown.verdict,

@@ -60,6 +60,8 @@ pub struct Row {
     pub part: String,
     /// How it is.
     pub health: Health,
+    /// When a check last told so; `None`: none did.
+    pub seen: Option<Timestamp>,
     /// Its name.
     pub name: String,
     /// What fills it, where it leads, or where it stands.
@@ -142,8 +144,10 @@ impl Page<'_> {
 
     /// All in few words.
     fn summary(&self) -> &'static str {
+        let shown = self.panels.iter().map(|panel| panel.standing).max();
         match self.worst {
-            _ if self.panels.is_empty() => "Nothing is watched",
+            _ if shown.is_none() => "Nothing is watched",
+            _ if shown != Some(self.worst) => "Something cannot be used or shown",
             Standing::AsWished => "Everything is as wished",
             Standing::Degraded => "Everyone is served, not all is as wished",
             Standing::Unprotected => "Somebody has no protected egress",
@@ -176,12 +180,16 @@ impl Page<'_> {
     }
 }
 
-/// The page of all policies, in their order; `troubles` are policies that cannot be shown, a line each.
+/// The page of all policies, in their order; `troubles` are policies that cannot be used or shown, a line
+/// each. With one of them the page as a whole is never as wished.
 ///
 /// # Errors
 /// When the template cannot be filled, which is a fault of this program.
 pub fn render(panels: &[Panel], troubles: &[String], now: Timestamp) -> anyhow::Result<String> {
-    let worst = panels.iter().map(|panel| panel.standing).max().unwrap_or(Standing::AsWished);
+    // Nobody knows how it is with what is not shown, and nothing at all is no good news.
+    let unseen = (panels.is_empty() || !troubles.is_empty()).then_some(Standing::Stale);
+    let shown = panels.iter().map(|panel| panel.standing);
+    let worst = shown.chain(unseen).max().unwrap_or(Standing::Stale);
     Ok(Page { panels, troubles, now, worst }.render()?)
 }
 

@@ -74,6 +74,14 @@ impl Template {
             Self::Json => "json",
         }
     }
+
+    /// Whether its reader takes a token of its own; of others the address is the whole secret.
+    fn takes_token(self) -> bool {
+        match self {
+            Self::Ntfy | Self::Gotify | Self::Json => true,
+            Self::Telegram | Self::Slack => false,
+        }
+    }
 }
 
 impl Webhook {
@@ -100,6 +108,12 @@ impl Sink {
                 absolute(&format!("{place}.url_file"), Some(&hook.url_file))?;
                 absolute(&format!("{place}.token_file"), hook.token_file.as_deref())?;
                 absolute(&format!("{place}.ca_file"), hook.ca_file.as_deref())?;
+                if hook.token_file.is_some() && !hook.template.takes_token() {
+                    return fault(format!(
+                        "{place}.token_file: {} takes no token beside its address: remove it",
+                        hook.template.as_str()
+                    ));
+                }
                 if !(1..=20).contains(&hook.timeout_sec) {
                     return fault(format!(
                         "{place}.timeout_sec {}: write 1 to 20, for the next step waits so long",
@@ -150,7 +164,19 @@ mod tests {
         assert!(hook(r#""template": "telegram""#).contains("webhook.chat is missing"));
         assert!(hook(r#""template": "slack", "chat": "1""#).contains("is for telegram"));
         assert!(hook(r#""template": "slack", "timeout_sec": 0"#).contains("write 1 to 20"));
-        assert!(hook(r#""template": "slack", "token_file": "t""#).contains("token_file \"t\""));
+        assert!(hook(r#""template": "ntfy", "token_file": "t""#).contains("token_file \"t\""));
+        for service in ["slack", "telegram"] {
+            let told =
+                hook(&format!(r#""template": "{service}", "chat": null, "token_file": "/t""#));
+            let expected = format!("webhook.token_file: {service} takes no token");
+            assert!(told.contains(&expected), "{told}");
+        }
+        for service in ["ntfy", "gotify", "json"] {
+            let good = format!(
+                r#"{{"webhook": {{"url_file": "/u", "template": "{service}", "token_file": "/t"}}}}"#
+            );
+            serde_json::from_str::<Sink>(&good).unwrap().validate("x").unwrap();
+        }
         let good = r#"{"webhook": {"url_file": "/u", "template": "telegram", "chat": "-100"}}"#;
         serde_json::from_str::<Sink>(good).unwrap().validate("x").unwrap();
     }

@@ -36,6 +36,9 @@ pub struct SelectorStatus {
     pub failovers: usize,
     /// What is due next.
     pub next: Vec<Next>,
+    /// When a check of the channels was last counted.
+    #[serde(skip)]
+    pub checked_at: Option<Timestamp>,
     /// How it is judged.
     #[serde(skip)]
     pub standing: Standing,
@@ -131,6 +134,7 @@ pub fn status(
         received_per_sec: state.and_then(|state| state.activity.rate),
         failovers: state.map_or(0, |state| state.failovers.len()),
         next: state.map(|state| next(policy, state, record, now)).unwrap_or_default(),
+        checked_at: state.and_then(|state| state.checked_at.as_ref()).map(|at| at.at),
         standing: standing(policy, record, is_stale),
         is_stale,
         now: now.at,

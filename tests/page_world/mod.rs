@@ -36,6 +36,7 @@ pub fn row(name: &str, note: &str, health: Health, why: &str, facts: &[&str]) ->
     Row {
         part: format!("{name} {note}"),
         health,
+        seen: Some(Timestamp::MAX),
         name: name.to_owned(),
         note: note.to_owned(),
         in_use: false,

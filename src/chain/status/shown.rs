@@ -24,6 +24,7 @@ impl ChainStatus {
         let path = Row {
             part: "path".to_owned(),
             health: self.path.health.into(),
+            seen: self.path.at,
             name: self
                 .hops
                 .iter()
@@ -77,6 +78,7 @@ fn node(hop: &HopRow, row: &NodeRow) -> Row {
         part: part(hop, row),
         // What stands by is seldom asked.
         health: if row.at.is_none() { Health::Idle } else { row.health.into() },
+        seen: row.at,
         name: row.node.to_string(),
         note: hop.hop.to_string(),
         in_use: row.carries,

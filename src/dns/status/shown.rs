@@ -28,11 +28,11 @@ impl DnsStatus {
     }
 
     fn host(&self, row: &HostRow) -> Row {
-        let healths: Vec<NodeHealth> =
-            row.nodes.iter().filter_map(|name| Some(self.row(name)?.health)).collect();
-        let health = if healths.contains(&NodeHealth::Healthy) {
+        let nodes: Vec<&NodeRow> = row.nodes.iter().filter_map(|name| self.row(name)).collect();
+        let any = |health: NodeHealth| nodes.iter().any(|node| node.health == health);
+        let health = if any(NodeHealth::Healthy) {
             Health::Good
-        } else if healths.contains(&NodeHealth::Failed) {
+        } else if any(NodeHealth::Failed) {
             Health::Bad
         } else {
             Health::Unknown
@@ -46,6 +46,7 @@ impl DnsStatus {
         Row {
             part: format!("host {}", row.host),
             health,
+            seen: nodes.iter().filter_map(|node| node.counted_at).max(),
             name: row.host.to_string(),
             note: if label.is_empty() { label } else { format!("\u{2192} {label}") },
             in_use: false,
@@ -66,6 +67,7 @@ fn node(row: &NodeRow) -> Row {
     Row {
         part: part(row),
         health,
+        seen: row.counted_at,
         name: row.label.clone().unwrap_or_else(|| row.node.to_string()),
         note: row.label.as_ref().map(|_| row.node.to_string()).unwrap_or_default(),
         in_use: false,

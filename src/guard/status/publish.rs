@@ -12,10 +12,10 @@ impl GuardStatus {
     #[must_use]
     pub fn published(&self) -> Published {
         let name = self.head.policy.to_string();
-        let uptime = |row: &MemberRow| Some((format!("{name}/{}", row.member), uptime(row)?));
+        let uptime = |row: &MemberRow| (format!("{name}/{}", row.member), uptime(row));
         Published {
             failover: [(name.clone(), self.failover())].into(),
-            uptime: self.members.iter().filter_map(uptime).collect(),
+            uptime: self.members.iter().map(uptime).collect(),
         }
     }
 
@@ -47,16 +47,19 @@ impl GuardStatus {
 }
 
 /// As on the page: by requests through the member in use, by the core's word of another. Since when it is
-/// so is not known.
-fn uptime(row: &MemberRow) -> Option<Uptime> {
-    let health = shown::member(row).health;
-    let uptime = Uptime {
+/// so is not known. Nobody knows how one is that was not asked yet; it is told all the same, for who reads
+/// it would take one that is missing for one that is gone.
+fn uptime(row: &MemberRow) -> Uptime {
+    Uptime {
         part: shown::part(row),
         label: row.member.clone(),
         address: None,
-        health: health.word(),
+        health: match shown::member(row).health {
+            health @ (Health::Good | Health::Bad | Health::Unknown) => health.word(),
+            Health::Idle => Health::Unknown.word(),
+        },
         uptime_percent: None,
         since: None,
-    };
-    (health != Health::Idle).then(|| uptime.harmless())
+    }
+    .harmless()
 }

@@ -8,6 +8,16 @@ use crate::guard::state::Mode;
 use crate::page::{Group, Health, Row, Shown};
 use crate::proxy::Verdict;
 
+impl From<Verdict> for Health {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Passed => Self::Good,
+            Verdict::Failed => Self::Bad,
+            Verdict::Unknown => Self::Unknown,
+        }
+    }
+}
+
 impl GuardStatus {
     /// What the page shows.
     #[must_use]
@@ -38,24 +48,21 @@ impl GuardStatus {
 /// The row of a member.
 pub(super) fn member(row: &MemberRow) -> Row {
     let request = row.request.as_ref().filter(|_| row.selected);
-    let (health, why, latency) = match (request, &row.core) {
+    let (health, seen, why, latency) = match (request, &row.core) {
         (Some(showed), _) => {
-            let health = match showed.health {
-                Verdict::Passed => Health::Good,
-                Verdict::Failed => Health::Bad,
-                Verdict::Unknown => Health::Unknown,
-            };
-            (health, showed.why.clone(), showed.latency_ms.map(|ms| format!("{ms} ms")))
+            let latency = showed.latency_ms.map(|ms| format!("{ms} ms"));
+            (showed.health.into(), Some(showed.at), showed.why.clone(), latency)
         }
         (None, Some(said)) => {
-            let health = if said.delay_ms.is_some() { Health::Good } else { Health::Bad };
-            (health, said.why.clone(), said.delay_ms.map(|ms| format!("{ms} ms by the core")))
+            let delay = said.delay_ms.map(|ms| format!("{ms} ms by the core"));
+            (said.health.into(), Some(said.at), said.why.clone(), delay)
         }
-        (None, None) => (Health::Idle, String::new(), None),
+        (None, None) => (Health::Idle, None, String::new(), None),
     };
     Row {
         part: part(row),
         health,
+        seen,
         name: row.member.clone(),
         note: if row.automatic { "the automatic group".to_owned() } else { String::new() },
         in_use: row.selected,

@@ -16,6 +16,10 @@ impl PoolStatus {
         if let Some(row) = &self.standby {
             groups.push(Group { title: "Standby", rows: vec![standby(row)] });
         }
+        let seen = self.head.judged_at();
+        for row in groups.iter_mut().flat_map(|group| &mut group.rows) {
+            row.seen = seen;
+        }
         let on =
             |egress: &str| self.clients.iter().filter(|client| client.egress == egress).count();
         let mut badges = Vec::new();
@@ -60,6 +64,7 @@ fn slot(row: &SlotRow) -> Row {
     Row {
         part: part(row),
         health,
+        seen: None,
         name: row.interface.to_string(),
         note: row.endpoint.clone().unwrap_or_default(),
         in_use: false,
@@ -78,6 +83,7 @@ fn standby(row: &StandbyRow) -> Row {
     Row {
         part: format!("standby {}", row.interface),
         health,
+        seen: None,
         name: row.interface.to_string(),
         note: row.endpoint.clone().unwrap_or_default(),
         in_use: false,

@@ -25,33 +25,32 @@ impl SelectorStatus {
         Shown {
             groups: vec![Group {
                 title: "Channels",
-                rows: self.channels.iter().map(channel).collect(),
+                rows: self.channels.iter().map(|row| self.channel(row)).collect(),
             }],
             badges: badges.into_iter().collect(),
             facts,
             next: self.next.clone(),
         }
     }
-}
 
-fn channel(row: &ChannelRow) -> Row {
-    let health = match row.health {
-        Verdict::Healthy => Health::Good,
-        Verdict::Unhealthy => Health::Bad,
-        Verdict::Unknown => Health::Unknown,
-    };
-    let mut facts: Vec<String> = row.latency_ms.map(|ms| format!("{ms} ms")).into_iter().collect();
-    if row.failing_sec > 0 {
-        facts.push(format!("failing for {} s", row.failing_sec));
-    }
-    Row {
-        part: part(row),
-        health,
-        name: row.member.clone(),
-        note: row.channel.as_str().to_owned(),
-        in_use: row.selected,
-        why: row.why.clone(),
-        facts,
+    fn channel(&self, row: &ChannelRow) -> Row {
+        let health = match row.health {
+            Verdict::Healthy => Health::Good,
+            Verdict::Unhealthy => Health::Bad,
+            Verdict::Unknown => Health::Unknown,
+        };
+        let latency = row.latency_ms.map(|ms| format!("{ms} ms"));
+        let failing = (row.failing_sec > 0).then(|| format!("failing for {} s", row.failing_sec));
+        Row {
+            part: part(row),
+            health,
+            seen: self.checked_at,
+            name: row.member.clone(),
+            note: row.channel.as_str().to_owned(),
+            in_use: row.selected,
+            why: row.why.clone(),
+            facts: latency.into_iter().chain(failing).collect(),
+        }
     }
 }
 
