@@ -13,6 +13,7 @@ pub use blank::Blank;
 pub use replay::{Replayed, replay};
 
 use crate::explain::Decided;
+use crate::in_order::{Json, Object};
 use crate::kernel::World;
 use crate::kernel::read::sha256;
 use crate::names::PolicyName;
@@ -20,6 +21,7 @@ use crate::observation::{Question, Reading};
 use crate::outcome::{Report, harmless};
 use crate::policy::Kind;
 use crate::time::Moment;
+use anyhow::bail;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -79,8 +81,8 @@ pub struct Bundle {
     pub policy: PolicyName,
     /// Its kind.
     pub kind: Kind,
-    /// Its file.
-    pub policy_file: Value,
+    /// Its file, in the order in which it is written.
+    pub policy_file: Json,
     /// When the run began to look.
     pub at: Moment,
     /// Whether the policy was paused.
@@ -107,14 +109,16 @@ fn fingerprint(question: &Question, blank: &Blank) -> String {
 /// The text of a bundle, in one line.
 ///
 /// # Errors
-/// When a value is none that JSON knows.
+/// When a value is none that JSON knows, or when what is blank in it is a word of the format itself, so
+/// that nobody could read it.
 pub fn text(
     report: &Report,
     witness: &Witness,
     kind: Kind,
     policy_file: &str,
     blank: &Blank,
-) -> serde_json::Result<String> {
+) -> anyhow::Result<String> {
+    let policy_file: Json = serde_json::from_str(policy_file)?;
     let seen = witness.readings.iter().map(|(question, reading)| Seen {
         question: fingerprint(question, blank),
         asked: crate::explain::asked(question),
@@ -125,7 +129,7 @@ pub fn text(
         egressctl: env!("CARGO_PKG_VERSION").to_owned(),
         policy: report.policy.clone(),
         kind,
-        policy_file: serde_json::from_str(policy_file)?,
+        policy_file: policy_file.clone(),
         at: witness.at.clone(),
         paused: witness.paused,
         state: witness.record.clone(),
@@ -135,7 +139,22 @@ pub fn text(
         decision: witness.decided.clone(),
         outcome: report.clone(),
     };
-    serde_json::to_string(&blank.value(serde_json::to_value(&bundle)?))
+    let Value::Object(all) = blank.value(serde_json::to_value(&bundle)?) else {
+        bail!("a bundle is an object");
+    };
+    let in_order = |(key, value): (String, Value)| {
+        let is_policy = key == "policy_file";
+        let value = if is_policy { blank.json(policy_file.clone()) } else { Json::Plain(value) };
+        (key, value)
+    };
+    let text = serde_json::to_string(&Object(all.into_iter().map(in_order).collect()))?;
+    match Bundle::parse(&text) {
+        Ok(_) => Ok(text),
+        Err(why) => bail!(
+            "a secret of the policy is a word of the bundle's own, which would be blank there too \
+             and read by nobody ({why}): use a longer one"
+        ),
+    }
 }
 
 impl Bundle {
@@ -150,7 +169,8 @@ impl Bundle {
             Some(version) if version > u64::from(VERSION) => Err(format!(
                 "has format version {version}, newer than {VERSION}: use the newer egressctl"
             )),
-            Some(_) => serde_json::from_value(value)
+            // As text, for what is read keeps its order then.
+            Some(_) => serde_json::from_str(text)
                 .map_err(|error| harmless(&format!("is not understood: {error}: record it again"))),
             None => Err("is no bundle: `step --record FILE` writes one".to_owned()),
         }

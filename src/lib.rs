@@ -40,6 +40,7 @@
 //! | [`publish`], [`measure`], [`notice`] | what is shown to the world, measured, and told to people and the journal |
 //! | [`host`] | everything that touches the world: clock, files, processes, network |
 //! | [`explain`], [`bundle`], [`graph`] | why it was decided so, the same for others to decide again, and each machine as a picture |
+//! | [`in_order`] | JSON whose order says something |
 //! | [`page`], [`day`] | the status page, and how each part was in the last 24 hours |
 //! | [`cli`] | commands, what they print, and schemas |
 //!
@@ -58,6 +59,7 @@ pub mod gost;
 pub mod graph;
 pub mod guard;
 pub mod host;
+pub mod in_order;
 pub mod init;
 pub mod iproute;
 pub mod kernel;

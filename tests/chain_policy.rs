@@ -56,7 +56,7 @@ fn nodes_keep_the_order_in_which_they_are_written() {
     assert_eq!(names, ["z", "m", "a"]);
     let twice = text.replace(r#""m":{}"#, r#""z":{}"#);
     let fault = Policy::parse(&twice).unwrap_err().to_string();
-    assert!(fault.contains("node z stands twice"), "{fault}");
+    assert!(fault.contains("z stands twice: remove one"), "{fault}");
 }
 
 #[test]

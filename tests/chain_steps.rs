@@ -295,3 +295,22 @@ fn requests_by_the_cores_proxy_prove_the_whole_path_where_one_is_named() {
     proxy.answers(Way::Well);
     assert_eq!(bench.step(), went(0, "entry PREFERRED, exit PREFERRED steady", "all-well"));
 }
+
+#[test]
+fn a_recorded_step_is_decided_again_with_the_nodes_in_the_order_of_the_policy() {
+    let bench = Bench::new();
+    let file = bench.folder.path().join("policies/path.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let other_order = text.replace(r#""b1":{},"b2":{}"#, r#""b2":{},"b1":{}"#);
+    assert_ne!(other_order, text);
+    std::fs::write(&file, other_order).unwrap();
+    let bundle = bench.folder.path().join("why.json").display().to_string();
+    for _ in 0..2 {
+        let step = bench.run(&["step", "path", "--record", &bundle]);
+        assert_eq!(step.code, 0, "{step:?}");
+    }
+    assert_eq!(bench.selected(), both("a/1", "b2"), "the one that is written first");
+    let again = bench.run(&["replay", &bundle]);
+    assert_eq!(again.code, 0, "{again:?}");
+    assert!(again.out.contains("the decision is the recorded one"), "{again:?}");
+}

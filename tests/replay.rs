@@ -32,8 +32,20 @@ fn recorded<M: Machine>(
     state: Option<&M::State>,
     owned: &Owned,
     now: &Moment,
-    mut answer: impl FnMut(&Question) -> Reading,
+    answer: impl FnMut(&Question) -> Reading,
 ) -> String {
+    let (report, witness) = witnessed::<M>(policy, state, owned, now, answer);
+    text(&report, &witness, M::KIND, "{}", &Blank::default()).unwrap()
+}
+
+/// What one step of a world has seen and decided.
+fn witnessed<M: Machine>(
+    policy: &M::Policy,
+    state: Option<&M::State>,
+    owned: &Owned,
+    now: &Moment,
+    mut answer: impl FnMut(&Question) -> Reading,
+) -> (Report, Witness) {
     let name = name();
     let subject = Subject::<M> { name: &name, policy, state, paused: false, owned };
     let (mut seen, mut looks) = (Observation::new(now.clone()), Vec::new());
@@ -65,8 +77,7 @@ fn recorded<M: Machine>(
         decided,
     };
     assert!(!witness.explain.evidence.is_empty() && !witness.explain.rule.is_empty());
-    let report = Report::new(&name, M::KIND.as_str(), now);
-    text(&report, &witness, M::KIND, "{}", &Blank::default()).unwrap()
+    (Report::new(&name, M::KIND.as_str(), now), witness)
 }
 
 /// Decides again on a text, and holds that to what it says was decided.
@@ -99,6 +110,25 @@ fn a_pool_decides_the_same_from_its_first_run_to_a_repair() {
         }
     }
     assert_eq!(lab.state().repair_events_since_full_refresh, 1, "the story has come to a repair");
+}
+
+#[test]
+fn a_secret_that_is_a_word_of_the_format_makes_no_bundle_that_nobody_can_read() {
+    let policy = selector_world::policy(&json!({}), "dead");
+    let mut play = selector_world::Play::new(&policy);
+    let (now, owned) = (play.world.now.clone(), Owned::default());
+    let (report, witness) =
+        witnessed::<Selector>(&policy, None, &owned, &now, |q| play.world.answer(q));
+    let file = r#"{"kind": "selector", "token": "hunter2-long"}"#;
+    let write = |secret: &str| {
+        text(&report, &witness, Selector::KIND, file, &Blank::of(&[secret.to_owned()]))
+    };
+    let usual = write("hunter2-long").unwrap();
+    assert!(usual.contains(r#""policy_file":{"kind":"selector","token":"BLANKED"}"#), "{usual}");
+    for word in ["policy", "version", "outcome"] {
+        let why = write(word).unwrap_err().to_string();
+        assert!(why.contains("use a longer one"), "{word}: {why}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! **Invariant:** the same secret becomes the same blank everywhere, so that what refers to each other
 //! still does.
 
+use crate::in_order::{Json, Object};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -44,6 +45,18 @@ impl Blank {
     #[must_use]
     pub fn text(&self, text: &str) -> String {
         self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, BLANK))
+    }
+
+    /// The same of what keeps its order.
+    #[must_use]
+    pub fn json(&self, json: Json) -> Json {
+        match json {
+            Json::Object(Object(all)) => Json::Object(Object(
+                all.into_iter().map(|(key, value)| (self.text(&key), self.json(value))).collect(),
+            )),
+            Json::List(all) => Json::List(all.into_iter().map(|json| self.json(json)).collect()),
+            Json::Plain(value) => Json::Plain(self.value(value)),
+        }
     }
 
     /// The value without them, keys included.

@@ -115,7 +115,7 @@ fn record(file: &Path, all: &[Taken], done: &[(Report, Option<Witness>)]) -> Exi
     };
     let written = (|| {
         let lines: Vec<String> =
-            all.iter().zip(done).filter_map(line).collect::<serde_json::Result<_>>()?;
+            all.iter().zip(done).filter_map(line).collect::<anyhow::Result<_>>()?;
         anyhow::ensure!(!lines.is_empty(), "nothing was decided, so there is nothing to record");
         let file = std::path::absolute(file)?;
         write_atomically(&file, (lines.join("\n") + "\n").as_bytes(), MODE)

@@ -3,7 +3,6 @@
 //! **Invariant:** every default that is not the operator's is written here, once; nodes keep the
 //! order in which they are written, since the first one is preferred.
 
-mod nodes;
 mod sound;
 mod wireguard;
 mod written;

@@ -2,12 +2,12 @@
 //!
 //! **Invariant:** nodes keep the order in which they are written, since the first one is preferred.
 
-use super::nodes::Ordered;
 use super::wireguard::WrittenWireguard;
 use super::{
     ChainPolicy, ClashDriver, Driver, GostDriver, Hop, Node, Params, Pin, Probe, Strategy,
 };
 use crate::chain::name::{HopName, NodeName};
+use crate::in_order::Object;
 use crate::policy::clash;
 use crate::policy::fault::PolicyFault;
 use crate::policy::pool::Wan;
@@ -110,7 +110,7 @@ struct WrittenHop {
     strategy: Strategy,
     #[serde(default)]
     rotate_sec: Option<u64>,
-    nodes: Ordered<WrittenNode>,
+    nodes: Object<NodeName, WrittenNode>,
 }
 
 fn fifo() -> Strategy {
