@@ -195,7 +195,9 @@ fn begin<'a, M: Machine>(order: &'a Order<'a, M>) -> anyhow::Result<Begun<'a, M>
 
 /// Brings what is remembered of an earlier boot into this one.
 fn of_this_boot<S: Moments>(record: &mut Record<S>, now: &Moment) {
-    let Some(last) = record.last_step.as_ref().map(|last| last.at.clone()) else { return };
+    // A first step that was on trial is remembered by its pause alone.
+    let last = record.last_step.as_ref().map(|last| last.at.clone()).or(record.paused.clone());
+    let Some(last) = last else { return };
     if last.boot == now.boot {
         return;
     }

@@ -10,7 +10,7 @@ use lab::space::wait_until;
 use lab::{Lab, names};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
@@ -157,6 +157,13 @@ fn where_systemd_runs_it_comes_back_by_a_timer_of_systemd() {
     assert!(leaves_by_the_wan(&lab));
 }
 
+/// By which boots the moments count that the state remembers.
+fn boots(lab: &Lab) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(lab.gw().state_dir().join("home/state.json")).unwrap();
+    let boots = text.split("\"boot\":\"").skip(1).filter_map(|rest| rest.split('"').next());
+    boots.map(str::to_owned).collect()
+}
+
 /// Nobody is left who could be cut off, and who waited for a word is gone.
 #[test]
 fn a_boot_ends_the_wait_and_the_first_step_after_it_undoes() {
@@ -165,10 +172,28 @@ fn a_boot_ends_the_wait_and_the_first_step_after_it_undoes() {
     let tried = lab.gw().egressctl(&["step", "home", "--try", "600"]);
     assert_eq!(tried.code, Some(0), "{tried:?}");
     pool.serves(5);
+    let before = boots(&lab);
     lab.gw().reboot();
     let first = pool.step();
     assert_eq!((first.code, first.word("outcome")), (Some(3), "rolled-back"), "{first:#?}");
+    assert!(boots(&lab).len() == 1 && boots(&lab) != before, "its windows count by this boot");
     assert!(leaves_by_the_wan(&lab), "as before the change: {:#?}", pool.status());
     assert!(!lab.gw().state_dir().join("home/barrier.nft").exists(), "a boot closes nobody in");
     assert!(pool.status()["paused"].is_string(), "the timer's next run makes no second attempt");
+}
+
+/// A window that counts by the clock of a boot that is over would end at once, or never.
+#[test]
+fn what_is_undone_after_a_boot_counts_on_by_the_clock_of_this_boot() {
+    let lab = lab();
+    let pool = Pool::up(&lab, |_| {});
+    lab.drop(pool.endpoints()["vpn1"]);
+    pool.goes("NORMAL", "NORMAL");
+    let tried = lab.gw().egressctl(&["step", "home", "--now", "--try", "600"]);
+    assert!(tried.code == Some(0) && tried.stdout.contains("LOCAL_REPAIR"), "{tried:?}");
+    let before = boots(&lab);
+    lab.gw().reboot();
+    let first = pool.step();
+    assert_eq!((first.code, first.word("to")), (Some(3), "NORMAL"), "{first:#?}");
+    assert!(boots(&lab).len() == 1 && boots(&lab) != before, "{:?} {before:?}", boots(&lab));
 }
