@@ -59,6 +59,9 @@ pub fn resolve(
     drop(sender);
     loop {
         let left = end.map_or(deadline, |end| end.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return answers;
+        }
         // The channel closes when every name is answered.
         let Ok((name, answer)) = receiver.recv_timeout(left) else { return answers };
         answers.insert(name, answer);
