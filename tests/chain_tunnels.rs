@@ -3,7 +3,7 @@
 use egressctl::chain::{Chain, ChainState};
 use egressctl::iproute::{Address, Link, RuleAction};
 use egressctl::kernel::nft::placement_in;
-use egressctl::kernel::{ConfigRef, Ends, World};
+use egressctl::kernel::{ConfigRef, Ends, NftTable, World};
 use egressctl::machine::{
     Carried, Considered, Cut, Decision, Future, Machine as _, Owned, PartWish, Proof, Subject,
 };
@@ -95,6 +95,8 @@ struct Play {
     /// What was tried on test devices in the last step.
     tried: Vec<Trial>,
     cuts: Vec<Cut>,
+    /// What closes the clients at boot.
+    barrier: String,
     reasons: Vec<String>,
 }
 
@@ -124,6 +126,7 @@ impl Play {
             stood: Vec::new(),
             tried: Vec::new(),
             cuts: Vec::new(),
+            barrier: String::new(),
             reasons: Vec::new(),
         }
     }
@@ -366,6 +369,7 @@ impl Play {
         self.cuts = future.cuts;
         let barrier = future.barrier.expect("there is a barrier");
         assert!(!egressctl::kernel::nft::is_open(&barrier), "nobody is let out at boot: {barrier}");
+        self.barrier = barrier;
         // As it is read back from its file.
         let text = serde_json::to_string(&future.state).unwrap();
         self.state = Some(serde_json::from_str(&text).unwrap());
@@ -625,10 +629,8 @@ fn down_gives_everything_back_and_resume_builds_it_again() {
     assert!(play.open());
 }
 
-#[test]
-fn a_state_that_was_lost_is_made_anew_from_what_stands() {
-    let mut play = Play::new(policy(|_| {}));
-    let _built = play.step();
+/// What the next run finds when the state was lost.
+fn lose_the_state(play: &mut Play) {
     let kernel = KernelReading {
         world: play.kernel.clone(),
         default_device: Some(interface("eth0")),
@@ -642,12 +644,42 @@ fn a_state_that_was_lost_is_made_anew_from_what_stands() {
         Candidate { name: format!("{}-0123456789ab", file.name), ..file }
     };
     let stored: Vec<Candidate> = play.files.values().map(named).collect();
-    let before = play.kernel.clone();
     play.state = None;
     let now = play.now.clone();
-    let state = play.with_subject(|subject| Chain::rebuild(subject, &kernel, &stored, &now));
-    assert_eq!(state.as_ref().unwrap().stands, PREFERRED);
-    play.state = state;
+    play.state = play.with_subject(|subject| Chain::rebuild(subject, &kernel, &stored, &now));
+}
+
+#[test]
+fn a_state_that_was_lost_is_made_anew_from_what_stands() {
+    let mut play = Play::new(policy(|_| {}));
+    let _built = play.step();
+    let before = play.kernel.clone();
+    lose_the_state(&mut play);
+    assert_eq!(play.state.as_ref().unwrap().stands, PREFERRED);
     assert_eq!(play.after(15), PREFERRED);
     assert!(play.touched(&before).is_empty() && play.open(), "nothing is reloaded, nobody moved");
+}
+
+#[test]
+fn after_a_boot_without_its_state_the_barrier_holds_the_clients_until_the_chain_carries() {
+    let mut play = Play::new(policy(|_| {}));
+    let _built = play.step();
+    let text = play.barrier.clone();
+    let name = play.kernel.nft.as_ref().unwrap().name.clone();
+    let listing = Some(text.clone());
+    play.kernel = World { nft: Some(NftTable { name, text, listing }), ..World::default() };
+    lose_the_state(&mut play);
+    play.wan = false;
+    for _ in 0..3 {
+        let _stands = play.after(15);
+        assert!(play.kernel.nft.is_some() && !play.open(), "nobody is let out");
+    }
+    play.wan = true;
+    let mut steps = 0;
+    while !play.open() {
+        let stands = play.after(15);
+        steps += 1;
+        assert!(steps < 5, "{stands}");
+    }
+    assert_eq!(play.after(15), PREFERRED);
 }
