@@ -364,3 +364,22 @@ fn the_first_version_loads_for_ever() {
         .unwrap();
     assert!(matches!(held(&folder).loaded(), Loaded::Lost { why } if why.contains("version 0")));
 }
+
+/// A state that is written and never read again is a lost one.
+#[test]
+fn what_is_too_long_to_be_read_again_is_not_written() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = home(root.path());
+    two_commits(&folder);
+    let long = "x".repeat(33 << 20);
+    let mut run = held(&folder);
+    let why = run.begin(&Journal { undo: vec![long.clone()] }).unwrap_err().to_string();
+    assert!(why.contains("journal.json") && why.contains("read back"), "{why}");
+    assert!(!run.is_in_flight() && !run.is_open(), "nothing begins");
+    run.begin(&journal()).unwrap();
+    let why = run.commit(&body(&long), &now()).unwrap_err().to_string();
+    assert!(why.contains("state.json"), "{why}");
+    assert!(run.is_open(), "and what was begun can be taken back");
+    drop(run);
+    assert_eq!(held(&folder).loaded(), &Loaded::Good(body("two")));
+}

@@ -210,8 +210,6 @@ fn a_reboot_is_rebuilt_by_one_step_and_the_barrier_closes_the_clients_before_it(
     assert!(user.is_some());
     for round in 1..=2 {
         lab.gw().reboot();
-        let barrier = lab.gw().state_dir().join("home/barrier.nft");
-        lab.gw().space().nft(&std::fs::read_to_string(&barrier).unwrap());
         assert_eq!(lab.exits(), [None; 5], "boot {round} is closed");
         assert_eq!((lab.gw().exit_as("daemon"), lab.client(1).get6()), (None, None));
         let back = pool.step();

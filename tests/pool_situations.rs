@@ -379,3 +379,18 @@ fn a_rescue_loads_what_passed_before_what_could_not_be_tried() {
     }
     assert_eq!(serving(&lab), serves(&[("vpn1", "c")]));
 }
+
+#[test]
+fn addresses_of_hosts_that_nothing_names_any_more_are_forgotten_with_the_list_that_named_them() {
+    let mut lab = normal(2, &ALL[..3], &json!({}));
+    let gone = "left.example".to_owned();
+    lab.state.as_mut().unwrap().names.insert(gone.clone(), vec!["203.0.113.9".parse().unwrap()]);
+    lab.state.as_mut().unwrap().refresh_asked = Some(lab.now.clone());
+    let mut steps = 0;
+    while lab.state().pool.as_ref().unwrap().generation == 1 {
+        next(&mut lab);
+        steps += 1;
+        assert!(steps < 12, "{:?}", lab.state().mode);
+    }
+    assert!(!lab.state().names.contains_key(&gone));
+}

@@ -200,7 +200,10 @@ impl Gateway {
     /// Everything that a reboot forgets is forgotten: daemons, devices, rules, routes, nft, conntrack, `/run`.
     ///
     /// The boot id is another, and the time since boot begins anew.
+    ///
+    /// What closes the clients at boot is loaded before anything is forwarded, as its unit does.
     pub fn reboot(&self) {
+        self.space.sysctls(&[("ipv4/ip_forward", "0")]);
         let daemons = self.daemons();
         for pid in &daemons {
             space::signal(*pid, Signal::KILL);
@@ -228,6 +231,11 @@ impl Gateway {
         let forget = "rm -rf /run/* && mkdir -p /var/run/wireguard /run/lock";
         let _empty = space::run(self.command("sh").args(["-c", forget]), "");
         self.boots();
+        for folder in fs::read_dir(self.state_dir()).into_iter().flatten().flatten() {
+            if let Ok(barrier) = fs::read_to_string(folder.path().join("barrier.nft")) {
+                self.space.nft(&barrier);
+            }
+        }
         self.baseline.apply(&self.space);
     }
 
