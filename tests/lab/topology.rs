@@ -156,6 +156,8 @@ pub fn second_gateway(spaces: &Spaces) {
 }
 
 fn internet(spaces: &Spaces) {
+    // A server's daemon that starts takes any port until it is told its own, which must not be another's.
+    spaces.prov.sysctls(&[("ipv4/ip_local_reserved_ports", "51820-52100")]);
     for space in [&spaces.isp, &spaces.prov] {
         space.sysctls(&[("ipv4/ip_forward", "1"), ("ipv6/conf/all/forwarding", "1")]);
     }
