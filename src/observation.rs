@@ -20,7 +20,7 @@ mod standby;
 mod tunnels;
 
 pub use candidates::{
-    Enough, ListQuestion, ListReading, ListVia, Trial, TrialReading, TrialResult, Validators,
+    ListQuestion, ListReading, ListVia, Trial, TrialReading, TrialResult, Validators,
 };
 pub use carried::{CarriedQuestion, CarriedReading};
 pub use core::{
@@ -128,31 +128,6 @@ impl Question {
             | Self::Wait { .. } => false,
         }
     }
-}
-
-/// Those of a round's questions that are answered however slow the world is: of trials the first of each test
-/// interface. The others are begun only while it is not enough, see [`Enough`].
-#[must_use]
-pub fn certain(questions: Vec<Question>) -> Vec<Question> {
-    let mut busy = BTreeSet::new();
-    let mut is_certain = |question: &Question| match question {
-        Question::Trial(trial) => busy.insert(trial.interface.clone()),
-        Question::Kernel(_)
-        | Question::Names(_)
-        | Question::Pages(_)
-        | Question::List(_)
-        | Question::Standby(_)
-        | Question::Tunnels(_)
-        | Question::Core(_)
-        | Question::Outline(_)
-        | Question::Delays(_)
-        | Question::Gost(_)
-        | Question::Nodes(_)
-        | Question::Setting(_)
-        | Question::Carried(_)
-        | Question::Wait { .. } => true,
-    };
-    questions.into_iter().filter(|question| is_certain(question)).collect()
 }
 
 /// What was seen of it.

@@ -7,8 +7,7 @@ use egressctl::host::observe::{Eyes, observe};
 use egressctl::kernel::diff::Means;
 use egressctl::names::Interface;
 use egressctl::observation::{
-    AnyOrAll, Asker, Enough, Expect, Page, Pages, Question, Reading, Trial, TrialReading,
-    TrialResult, Way,
+    AnyOrAll, Asker, Expect, Page, Pages, Question, Reading, Trial, TrialResult, Way,
 };
 use egressctl::plan::Backend;
 use egressctl::url::Target;
@@ -105,7 +104,6 @@ fn trial(folder: &Path, own: u32, peer: u32, path: &str) -> Trial {
         handshake_ms: 1_000,
         retries: 1,
         warm: false,
-        until: Enough::ALL,
     }
 }
 
@@ -180,58 +178,6 @@ fn candidates_are_tried_side_by_side_and_leave_nothing() {
             assert!(Instant::now() < deadline, "{left}");
             thread::yield_now();
         }
-
-        // Two interfaces and more candidates: the one that is free takes the next, also while the other waits
-        // for a dead one.
-        let on = |index: usize, trial: Trial, until: Enough| {
-            let interface = trials[index].interface.clone();
-            let way = Way::Device { device: interface.clone(), mark: None };
-            let large = trial.large.map(|large| Pages { way: way.clone(), ..large });
-            let pages = Pages { way, ..trial.pages };
-            Trial { interface, pages, large, until, ..trial }
-        };
-        let queue = |until: Enough| {
-            let of = |own, peer| trial(folder.path(), own, peer, "/204");
-            vec![
-                on(0, of(1, 50), until),
-                on(1, of(2, 51), until),
-                on(0, of(3, 50), until),
-                on(1, of(4, 50), until),
-            ]
-        };
-        let round = |until: Enough| -> Vec<(String, TrialReading)> {
-            let asked = queue(until).into_iter().map(|trial| Question::Trial(Box::new(trial)));
-            let seen = observe(asked.collect(), &eyes).unwrap();
-            seen.into_iter()
-                .map(|(question, reading)| match (question, reading) {
-                    (Question::Trial(trial), Reading::Trial(reading)) => (trial.name, reading),
-                    other => panic!("{other:?}"),
-                })
-                .collect()
-        };
-        let passes = |reading: &TrialReading| matches!(reading.result, TrialResult::Passed { .. });
-        let seen = round(Enough::ALL);
-        assert_eq!(
-            seen.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
-            ["c1", "c2", "c3", "c4"]
-        );
-        let dead = &seen[1].1;
-        for (_, reading) in [&seen[0], &seen[2], &seen[3]] {
-            assert!(passes(reading) && reading.at.up_ms < dead.at.up_ms, "{seen:?}");
-        }
-        assert!(
-            matches!(&dead.result, TrialResult::Failed { why } if why.starts_with("no handshake"))
-        );
-        // Enough have passed before the third, or the time is over before it.
-        for until in [Enough { passed: 1, ..Enough::ALL }, Enough { millis: 0, ..Enough::ALL }] {
-            let seen = round(until);
-            assert_eq!(
-                seen.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
-                ["c1", "c2"]
-            );
-        }
-        let left = shell("wg show interfaces >/dev/null; ip -o link show");
-        assert!(!trials.iter().any(|trial| left.contains(trial.interface.as_str())), "{left}");
 
         // A path that eats large packets.
         let mut narrow = trial(folder.path(), 1, 50, "/204");

@@ -3,7 +3,7 @@
 use crate::world;
 
 use egressctl::machine::{Considered, Cut, Machine as _};
-use egressctl::observation::{AnyOrAll, Asker, Enough, Expect, Pages, Reading};
+use egressctl::observation::{AnyOrAll, Asker, Expect, Pages, Reading};
 use egressctl::plan::Check;
 use egressctl::policy::{Policy, PoolPolicy};
 use egressctl::pool::Pool;
@@ -439,12 +439,7 @@ fn how_candidates_are_tested() {
     let by: BTreeSet<String> =
         played.seen.trials().map(|(trial, _)| trial.interface.to_string()).collect();
     assert_eq!(by, ["try1", "try2", "try3"].map(str::to_owned).into());
-    assert_eq!(played.trials().len(), 6, "two rounds of three bring four and more");
-    // An interface that is free takes the next one of the list, until so many have passed.
-    let mut rounds: Vec<Enough> = played.seen.trials().map(|(trial, _)| trial.until).collect();
-    rounds.sort_unstable();
-    assert!(rounds.iter().map(|round| round.passed).eq([1, 1, 1, 4, 4, 4]), "{rounds:?}");
-    assert!(rounds.iter().all(|round| round.millis <= 10_000), "{rounds:?}");
+    assert_eq!(played.trials().len(), 6, "two batches of three bring four and more");
     let mut lab = fresh(2, &ALL, &json!({ "test": { "parallel": 1, "enough": 3 } }));
     assert_eq!(lab.step().trials().len(), 3);
     let mut lab = fresh(4, &ALL, &json!({ "test": { "parallel": 1, "enough": 3 } }));

@@ -4,7 +4,7 @@ use crate::world;
 
 use egressctl::machine::{Considered, Machine as _};
 use egressctl::names::Interface;
-use egressctl::observation::{Asker, Observation, PageReading, Question, Reading, certain};
+use egressctl::observation::{Asker, Observation, PageReading, Question, Reading};
 use egressctl::plan::Step;
 use egressctl::pool::Pool;
 use egressctl::pool::state::{Egress, Mode};
@@ -256,7 +256,7 @@ fn a_step_whose_time_is_over_asks_just_for_the_uplink_and_keeps_what_it_has_lear
             let in_time = seen.trials().next().is_none();
             match Pool::consider(&lab.subject(), &seen, &lab.now, in_time) {
                 Considered::Ask(asked) => {
-                    for question in certain(asked) {
+                    for question in asked {
                         assert!(in_time || matches!(&question, Question::Pages(_)), "{question:?}");
                         lab.tick();
                         let reading = lab.answer(&question).unwrap();

@@ -13,7 +13,7 @@ use egressctl::explain::{Decided, evidence};
 use egressctl::guard::Guard;
 use egressctl::machine::{Considered, Decision, Machine, Owned, Subject};
 use egressctl::names::PolicyName;
-use egressctl::observation::{Observation, Question, Reading, certain};
+use egressctl::observation::{Observation, Question, Reading};
 use egressctl::outcome::Report;
 use egressctl::pool::Pool;
 use egressctl::record::Record;
@@ -53,8 +53,7 @@ fn witnessed<M: Machine>(
         looks.push(Look { now: now.clone(), may_ask: true });
         match M::consider(&subject, &seen, now, true) {
             Considered::Ask(questions) => {
-                // Of trials just those are begun that are in any case.
-                for question in certain(questions) {
+                for question in questions {
                     let reading = answer(&question);
                     seen.readings.insert(question, reading);
                 }

@@ -6,7 +6,7 @@
 use super::{Blank, Bundle, fingerprint};
 use crate::explain::{Decided, Explain, asked, evidence};
 use crate::machine::{Considered, Machine, Subject};
-use crate::observation::{Observation, Question, Reading};
+use crate::observation::{Observation, Reading};
 use crate::outcome::harmless;
 use crate::record::Record;
 use serde_json::Value;
@@ -50,10 +50,6 @@ pub fn replay<M: Machine>(policy: &M::Policy, bundle: &Bundle) -> Result<Replaye
                 for question in questions {
                     let Some(reading) = readings.get(fingerprint(&question, &blank).as_str())
                     else {
-                        if matches!(question, Question::Trial(_)) {
-                            // It was not begun, because enough was known before.
-                            continue;
-                        }
                         return Ok(stopped(format!(
                             "asks for {}, which was not seen",
                             asked(&question)

@@ -10,8 +10,8 @@ use super::under_way::Seats;
 use super::{lanes, sight};
 use crate::machine::Subject;
 use crate::observation::{
-    AnyOrAll, Asker, CoreQuestion, DelayQuestion, Enough, Expect, GostQuestion, Observation, Page,
-    Pages, PagesReading, Question, Trial, TunnelsQuestion, Way,
+    AnyOrAll, Asker, CoreQuestion, DelayQuestion, Expect, GostQuestion, Observation, Page, Pages,
+    PagesReading, Question, Trial, TunnelsQuestion, Way,
 };
 use crate::policy::ChainPolicy;
 use crate::policy::chain::{ClashDriver, Driver, GostDriver, Node, Strategy, WireguardDriver};
@@ -248,7 +248,6 @@ pub(super) fn trial(
         handshake_ms: HANDSHAKE_MS,
         retries: 1,
         warm: hop.strategy == Strategy::LowestLatency,
-        until: Enough::ALL,
     })))
 }
 

@@ -8,9 +8,7 @@ use super::{
     carried, clock, core, delays, discover, gost, look, node, pages, provider, resolve, setting,
     trial,
 };
-use crate::observation::{
-    Question, Reading, StandbyReading, Trial, TrialReading, TrialResult, certain,
-};
+use crate::observation::{Question, Reading, StandbyReading, TrialReading, TrialResult};
 use anyhow::{Context as _, bail};
 use std::io;
 use std::path::Path;
@@ -31,7 +29,7 @@ pub struct Eyes<'a> {
     pub may_change: bool,
 }
 
-/// Answers `questions`, all but trials that were not begun because enough was known before.
+/// Answers all of `questions`.
 ///
 /// # Errors
 /// When the kernel or a clock cannot be read.
@@ -39,45 +37,21 @@ pub fn observe(
     questions: Vec<Question>,
     eyes: &Eyes<'_>,
 ) -> anyhow::Result<Vec<(Question, Reading)>> {
-    let questions = if eyes.may_change { questions } else { certain(questions) };
-    let trials: Vec<&Trial> =
-        questions.iter().filter_map(trial_of).filter(|_| eyes.may_change).collect();
-    let is_alone = |question: &&Question| trial_of(question).is_none() || !eyes.may_change;
-    let others: Vec<&Question> = questions.iter().filter(is_alone).collect();
-    let (tried, others) = std::thread::scope(|threads| {
-        // What is answered here needs no thread: the trials, or else the last of the others.
-        let here = if trials.is_empty() { others.split_last() } else { None };
-        let (here, others) =
-            here.map_or((None, others.as_slice()), |(last, others)| (Some(*last), others));
+    let readings: Vec<anyhow::Result<Reading>> = std::thread::scope(|threads| {
+        // The last one is answered here: a thread less.
+        let Some((last, others)) = questions.split_last() else { return Vec::new() };
         let started: Vec<_> = others
             .iter()
             .map(|question| Builder::new().spawn_scoped(threads, move || answer(question, eyes)))
             .collect();
-        let tried = trial::round(&trials, eyes.hands);
-        let here = here.map(|question| answer(question, eyes));
+        let last = answer(last, eyes);
         let join = |thread: io::Result<ScopedJoinHandle<'_, _>>| {
             let thread = thread.context("starting a thread")?;
             thread.join().unwrap_or_else(|_| bail!("a thread that observed panicked"))
         };
-        let others: Vec<anyhow::Result<Reading>> =
-            started.into_iter().map(join).chain(here).collect();
-        (tried, others)
+        started.into_iter().map(join).chain([last]).collect()
     });
-    let (mut tried, mut others) = (tried?.into_iter(), others.into_iter());
-    let mut readings = Vec::with_capacity(questions.len());
-    for question in questions {
-        let reading = if eyes.may_change && trial_of(&question).is_some() {
-            tried.next().flatten().map(Reading::Trial)
-        } else {
-            others.next().transpose()?
-        };
-        readings.extend(reading.map(|reading| (question, reading)));
-    }
-    Ok(readings)
-}
-
-fn trial_of(question: &Question) -> Option<&Trial> {
-    if let Question::Trial(trial) = question { Some(trial) } else { None }
+    questions.into_iter().zip(readings).map(|(asked, seen)| Ok((asked, seen?))).collect()
 }
 
 fn answer(question: &Question, eyes: &Eyes<'_>) -> anyhow::Result<Reading> {
@@ -101,6 +75,9 @@ fn answer(question: &Question, eyes: &Eyes<'_>) -> anyhow::Result<Reading> {
         Question::Tunnels(asked) => {
             Reading::Tunnels(Box::new(provider::tunnels(asked, eyes.folder, eyes.may_change)))
         }
+        Question::Trial(asked) if eyes.may_change => {
+            Reading::Trial(trial::trial(asked, eyes.hands)?)
+        }
         Question::Core(asked) => Reading::Core(Box::new(core::look(asked)?)),
         Question::Outline(source) => Reading::Outline(Box::new(discover::outline(source))),
         Question::Delays(asked) => Reading::Delays(delays::ask(asked)?),
@@ -112,7 +89,6 @@ fn answer(question: &Question, eyes: &Eyes<'_>) -> anyhow::Result<Reading> {
             clock::pause(Duration::from_millis(*millis));
             Reading::Waited
         }
-        // Nothing may be made: it is assumed to pass.
         Question::Trial(_) => {
             Reading::Trial(TrialReading { at: clock::now()?, result: TrialResult::Assumed })
         }

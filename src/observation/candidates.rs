@@ -92,8 +92,7 @@ pub struct Trial {
     pub name: String,
     /// Its file.
     pub config: ConfigRef,
-    /// The test interface. Where a round has more trials than interfaces, whichever is free first takes
-    /// the next one.
+    /// The test interface.
     pub interface: Interface,
     /// How it is made.
     pub means: Means,
@@ -115,22 +114,6 @@ pub struct Trial {
     pub retries: u32,
     /// Whether it is asked once more when it carries, so that no handshake is in its latency.
     pub warm: bool,
-    /// When no more trials of its round are begun.
-    pub until: Enough,
-}
-
-/// When no more trials of a round are begun. Each test interface has one in any case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Enough {
-    /// Once so many have passed.
-    pub passed: usize,
-    /// Once the round is so old.
-    pub millis: u64,
-}
-
-impl Enough {
-    /// Only when all have been tried.
-    pub const ALL: Self = Self { passed: usize::MAX, millis: u64::MAX };
 }
 
 /// How a trial went.

@@ -11,7 +11,7 @@ use super::state::{PoolState, Slot, Surroundings};
 use crate::machine::Owned;
 use crate::names::{Interface, Mark, PolicyName};
 use crate::observation::{
-    AnyOrAll, Asker, Enough, Expect, KernelScope, Keys, Observation, Page, Pages, Question, Realm,
+    AnyOrAll, Asker, Expect, KernelScope, Keys, Observation, Page, Pages, Question, Realm,
     StandbyQuestion, Trial, Way,
 };
 use crate::policy::PoolPolicy;
@@ -307,7 +307,6 @@ pub(super) fn trial(
     surroundings: &Surroundings,
     candidate: &Candidate,
     interface: &Interface,
-    until: Enough,
 ) -> Option<Question> {
     let endpoint = layout::endpoint_of(state, candidate)?;
     let timeout_ms = policy.params.candidate_test_timeout_sec.saturating_mul(1_000);
@@ -328,6 +327,5 @@ pub(super) fn trial(
         handshake_ms: HANDSHAKE_MS,
         retries: policy.params.candidate_test_retries,
         warm: false,
-        until,
     })))
 }

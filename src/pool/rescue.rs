@@ -9,7 +9,7 @@ use super::reason::Reason;
 use super::state::Mode;
 use super::turn::Turn;
 use crate::names::Interface;
-use crate::observation::{Enough, TrialResult};
+use crate::observation::TrialResult;
 
 impl Turn<'_> {
     /// Brings the lowest slot back for which a row can act now.
@@ -87,8 +87,7 @@ impl Turn<'_> {
             .iter()
             .zip(&interfaces)
             .filter_map(|(candidate, interface)| {
-                let until = Enough::ALL;
-                ask::trial(self.policy, &self.state, self.surroundings, candidate, interface, until)
+                ask::trial(self.policy, &self.state, self.surroundings, candidate, interface)
             })
             .collect();
         let some = !trials.is_empty();

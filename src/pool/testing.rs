@@ -13,15 +13,11 @@ use super::state::{Content, Slot};
 use super::taken::Taken;
 use super::turn::Turn;
 use crate::names::Interface;
-use crate::observation::{Enough, Question, TrialResult};
+use crate::observation::{Question, TrialResult};
 use std::collections::BTreeSet;
 
-/// So many trials are asked for at once, so that an interface that is free has a next one, and a list of
-/// ten thousand is not asked for whole.
-const AT_ONCE: usize = 512;
-
 impl Turn<'_> {
-    /// Records what trials and the slots' own probes showed, and asks for the next ones.
+    /// Records what trials and the slots' own probes showed, and asks for the next batch.
     pub(super) fn test_fresh(&mut self) -> Progress {
         let Some(mut fresh) = self.state.fresh.take() else { return Progress::Unfinished };
         let mut not_tried = BTreeSet::new();
@@ -111,31 +107,21 @@ impl Turn<'_> {
         matches!(content, Some(Content::Lent(_)))
     }
 
-    /// The next trials, of which as many go side by side as there are test interfaces. Done when nothing is
-    /// left to test or enough have passed.
+    /// The next trials, side by side. Done when nothing is left to test or enough have passed.
     fn next_batch(&mut self, fresh: &mut List, not_tried: &BTreeSet<String>) -> Batch {
         let good = self.state.good(fresh);
         let good = good.iter().filter(|c| !fresh.struck.contains_key(&c.name)).count();
-        let enough = self.policy.test.enough.max(self.slots().len());
-        if good >= enough {
+        if good >= self.policy.test.enough.max(self.slots().len()) {
             return Batch::Done;
         }
-        let left = self.left_to_test().min(self.left_to_ask());
-        let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-        let until = Enough { passed: enough.saturating_sub(good), millis };
         let interfaces = self.test_interfaces();
-        let most = if interfaces.is_empty() { 0 } else { interfaces.len().max(AT_ONCE) };
         loop {
             let mut batch: Vec<Candidate> = Vec::new();
-            let mut pairs = BTreeSet::new();
             for candidate in fresh.untested() {
-                if batch.len() == most {
-                    break;
-                }
-                // Of one pair of keys only one can be up at a time.
-                if !not_tried.contains(&candidate.name)
+                if batch.len() < interfaces.len()
+                    && !not_tried.contains(&candidate.name)
                     && !self.state.is_active(candidate)
-                    && pairs.insert((&candidate.ends.own, &candidate.ends.peer))
+                    && !batch.iter().any(|other| other.same_pair(candidate))
                 {
                     batch.push(candidate.clone());
                 }
@@ -147,14 +133,13 @@ impl Turn<'_> {
                 return Batch::Ask(Vec::new());
             }
             let mut trials = Vec::new();
-            for (candidate, interface) in batch.iter().zip(interfaces.iter().cycle()) {
+            for (candidate, interface) in batch.iter().zip(&interfaces) {
                 trials.extend(ask::trial(
                     self.policy,
                     &self.state,
                     self.surroundings,
                     candidate,
                     interface,
-                    until,
                 ));
             }
             if !trials.is_empty() || !self.may_ask {

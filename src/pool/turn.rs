@@ -204,26 +204,14 @@ impl<'a> Turn<'a> {
         self.now.since(since) < wait
     }
 
-    /// Testing takes at most the time until the next check is due, and one trial a test interface at
-    /// least.
+    /// Testing takes at most the time until the next check is due, and one batch at least.
     pub(super) fn time_left(&self) -> bool {
-        self.seen.trials().next().is_none() || !self.left_to_test().is_zero()
-    }
-
-    /// What is left of the time until the next check is due.
-    pub(super) fn left_to_test(&self) -> Duration {
         let interval = match self.policy.params.health_check_interval_sec {
             0 => ZERO_INTERVAL,
             seconds => Duration::from_secs(seconds),
         };
-        interval.saturating_sub(self.now.since(&self.seen.started))
-    }
-
-    /// What is left of the half of the step's budget in which it asks: the other half is for changing,
-    /// proving and undoing.
-    pub(super) fn left_to_ask(&self) -> Duration {
-        let half = Duration::from_secs(self.policy.params.step_budget_sec) / 2;
-        half.saturating_sub(self.now.since(&self.seen.started))
+        let spent = self.now.since(&self.seen.started);
+        self.seen.trials().next().is_none() || spent < interval
     }
 
     /// Makes the decision that this turn amounts to.

@@ -9,7 +9,7 @@ use crate::kernel::World;
 use crate::kernel::diff::diff;
 use crate::machine::{Considered, Decision, Future, Machine as _};
 use crate::names::Interface;
-use crate::observation::{Observation, Question, Reading, certain};
+use crate::observation::{Observation, Question, Reading};
 use crate::plan::{Action, Check, Phase, Step, lint};
 use crate::pool::{Pool, PoolState};
 use std::collections::BTreeMap;
@@ -36,8 +36,7 @@ impl Lab {
         for _ in 0..ROUNDS {
             self.tick();
             let asked = match Pool::consider(&self.subject(), &seen, &self.now, true) {
-                // What is tried takes its time here.
-                Considered::Ask(asked) => certain(asked),
+                Considered::Ask(asked) => asked,
                 Considered::Decide(decision) => return Ok((*decision, seen)),
                 Considered::Unable(why) => return Err(Trouble::Unable(why)),
             };

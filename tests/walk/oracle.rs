@@ -14,7 +14,7 @@ use egressctl::machine::{Considered, Decision, Future, Machine as _};
 use egressctl::names::Interface;
 use egressctl::observation::{
     Asker, Expect, ListQuestion, ListReading, Observation, PageReading, Pages, PagesReading,
-    Question, Reading, TrialReading, TrialResult, certain,
+    Question, Reading, TrialReading, TrialResult,
 };
 use egressctl::plan::Check;
 use egressctl::pool::candidate::{Candidate, Rejected};
@@ -182,8 +182,7 @@ fn think(
 ) {
     lab.tick();
     match Pool::consider(&lab.subject(), seen, &lab.now, true) {
-        Considered::Ask(asked) => {
-            let mut asked = certain(asked);
+        Considered::Ask(mut asked) => {
             assert!(!asked.is_empty(), "it asks for nothing");
             // Slots before references: what these say matters where no slot answers.
             asked.sort_by_key(|question| !is_slot(question));
