@@ -151,14 +151,8 @@ fn full_disk(gateway: &Gateway) {
     assert!(refused > 0 && done > 0, "{refused} were refused for want of room, {done} were not");
 }
 
-/// The journal is written, the change is made and proven, and the state cannot be written.
-fn no_commit(gateway: &Gateway) {
-    let scene = failing(gateway);
-    let wished = targets(gateway, &scene);
-    gateway.put_back(&scene);
-    let before = gateway.picture().world;
-    let state = gateway.state_dir().join("state.json").display().to_string();
-    let record = gateway.record().display().to_string();
+/// Makes a step to which the kernel refuses these calls on a file, as if for this fault.
+fn step_refused(gateway: &Gateway, file: &Path, calls: &str, fault: &str) -> Run {
     let words = [
         "/usr/bin/strace",
         "-f",
@@ -166,17 +160,27 @@ fn no_commit(gateway: &Gateway) {
         "execve",
         "-qq",
         "-o",
-        &record,
+        &gateway.record().display().to_string(),
         "-P",
-        &state,
+        &file.display().to_string(),
         "-e",
-        "trace=rename,renameat,renameat2",
+        &format!("trace={calls}"),
         "-e",
-        "inject=rename,renameat,renameat2:error=ENOSPC",
+        &format!("inject={calls}:error={fault}"),
         "--",
     ]
     .map(str::to_owned);
-    let run = gateway.traced(&words, &["step", POLICY]);
+    gateway.traced(&words, &["step", POLICY])
+}
+
+/// The journal is written, the change is made and proven, and the state cannot be written.
+fn no_commit(gateway: &Gateway) {
+    let scene = failing(gateway);
+    let wished = targets(gateway, &scene);
+    gateway.put_back(&scene);
+    let before = gateway.picture().world;
+    let state = gateway.state_dir().join("state.json");
+    let run = step_refused(gateway, &state, "rename,renameat,renameat2", "ENOSPC");
     one_line(&run, "no commit");
     assert_eq!(run.code, Some(3), "it was undone: {run:?}");
     assert!(run.out.contains("No space left"), "{run:?}");
@@ -214,26 +218,7 @@ fn unreadable(gateway: &Gateway) {
         for fault in ["EIO", "EACCES", "EMFILE"] {
             let when = format!("{fault} at {}", path.display());
             gateway.put_back(&scene);
-            let record = gateway.folder().join("trace").display().to_string();
-            let words: Vec<String> = [
-                "/usr/bin/strace",
-                "-f",
-                "-b",
-                "execve",
-                "-qq",
-                "-o",
-                &record,
-                "-P",
-                &path.display().to_string(),
-                "-e",
-                "trace=openat",
-                "-e",
-                &format!("inject=openat:error={fault}"),
-                "--",
-            ]
-            .map(str::to_owned)
-            .into();
-            let run = gateway.traced(&words, &["step", POLICY]);
+            let run = step_refused(gateway, &path, "openat", fault);
             if path.ends_with("policies/home.json") {
                 // An invalid policy is told of itself, and again in what its last good text does.
                 assert!(run.code == Some(2) && run.err.lines().count() == 1, "{when}: {run:?}");
